@@ -1,0 +1,31 @@
+# Two targets do all the set-up: `make demo` serves a model on this machine, `make test` passes the tests.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[runtime,dev]'
+	touch $@
+
+.PHONY: setup demo test lint types check clean
+setup: $(VENV)/.installed
+
+demo: setup
+	PATH="$(CURDIR)/$(BIN):$$PATH" examples/01-laptop/run.sh
+
+test: setup
+	$(BIN)/python -m pytest
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/pyright
+
+check: test lint types
+
+clean:
+	rm -rf $(VENV)

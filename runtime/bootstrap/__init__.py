@@ -1,0 +1,1 @@
+"""The KV bootstrap server, where prefill ranks announce themselves."""

@@ -1,0 +1,1 @@
+"""A small torch prefill/decode engine that speaks the PD interface of SGLang."""

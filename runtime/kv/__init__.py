@@ -1,0 +1,1 @@
+"""The paged KV pool: layout arithmetic, the pool itself, its page allocator."""

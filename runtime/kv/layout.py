@@ -1,0 +1,47 @@
+"""Arithmetic of the paged KV pool: sizes and byte offsets, no tensors, no I/O.
+
+The pool is one allocation, laid out `[layer, k_or_v, page, slot, kv_head, head_dim]`. One page of one layer's K (or
+V) is therefore one contiguous run, and runs of neighbouring pages join into one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KVLayout:
+    """Shape of one rank's KV pool; both sides of a transfer must have equal layouts up to `num_pages`."""
+
+    num_layers: int
+    num_pages: int
+    page_size: int  # token slots per page
+    num_kv_heads: int
+    head_dim: int
+    dtype_bytes: int
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes of one page of one layer's K or V."""
+        return self.page_size * self.num_kv_heads * self.head_dim * self.dtype_bytes
+
+    @property
+    def plane_bytes(self) -> int:
+        """Bytes of one layer's whole K or V."""
+        return self.num_pages * self.page_bytes
+
+    @property
+    def total_bytes(self) -> int:
+        return 2 * self.num_layers * self.plane_bytes
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes that one token takes over all layers, K and V."""
+        return 2 * self.num_layers * self.page_bytes // self.page_size
+
+    def plane_offset(self, *, layer: int, is_value: bool) -> int:
+        """Byte offset of one layer's K (or V) plane from the start of the pool."""
+        return (2 * layer + int(is_value)) * self.plane_bytes
+
+    def num_pages_for(self, num_tokens: int) -> int:
+        return -(-num_tokens // self.page_size)

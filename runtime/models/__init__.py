@@ -1,0 +1,1 @@
+"""Built-in models: names, hashes, the cache, the fetch. Standard library only."""

@@ -1,0 +1,1 @@
+"""Transfer backends: one file each behind the protocol in `base`."""
