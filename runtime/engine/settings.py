@@ -1,0 +1,87 @@
+"""Command line of the reference engine. Flags that SGLang also has keep SGLang's spelling and meaning."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Mode(StrEnum):
+    """What part of a request this process computes."""
+
+    UNIFIED = "null"  # SGLang's word for "not disaggregated"
+    PREFILL = "prefill"
+    DECODE = "decode"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """Everything the engine is told at start. Seconds end in `_s`; token counts are slots of the KV pool."""
+
+    model_path: str
+    served_model_name: str
+    host: str
+    port: int
+    mode: Mode
+    transfer_backend: str
+    bootstrap_port: int
+    page_size: int
+    dtype: str
+    device: str
+    max_total_tokens: int | None  # None: as many as fit `kv_pool_mb`
+    kv_pool_mb: int
+    max_running_requests: int
+    chunked_prefill_size: int
+    context_length: int | None  # None: what the model's config says
+    num_threads: int | None  # None: torch decides
+    random_seed: int
+    bootstrap_timeout_s: float  # both sides: until the other side has announced itself and its pages
+    waiting_timeout_s: float  # decode: from pages announced to the last byte
+    heartbeat_interval_s: float
+    verify_kv: bool
+    log_level: str
+
+
+def parse_settings(argv: Sequence[str] | None = None) -> EngineSettings:
+    """Read argv into settings; argparse exits with code 2 on a flag it does not know."""
+    parser = argparse.ArgumentParser(
+        prog="python -m runtime.engine",
+        description="A small prefill/decode engine that speaks the PD interface of SGLang.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--model-path", required=True, help="Hugging Face folder, GGUF file, or `builtin:NAME`")
+    add("--served-model-name", help="name in the API (default: the model path)")
+    add("--host", default="127.0.0.1")
+    add("--port", type=int, default=30000)
+    add("--disaggregation-mode", dest="mode", type=Mode, choices=list(Mode), default=Mode.UNIFIED)
+    add("--disaggregation-transfer-backend", dest="transfer_backend", default="tcp")
+    add("--disaggregation-bootstrap-port", dest="bootstrap_port", type=int, default=8998)
+    add("--page-size", type=_positive, default=16, help="token slots per KV page")
+    add("--dtype", choices=["float32", "bfloat16", "float16"], default="float32")
+    add("--device", default="cpu")
+    add("--max-total-tokens", type=_positive, help="token slots in the KV pool (default: what --kv-pool-mb holds)")
+    add("--kv-pool-mb", type=_positive, default=1024, help="memory for the KV pool, MiB")
+    add("--max-running-requests", type=_positive, default=32)
+    add("--chunked-prefill-size", type=_positive, default=512, help="prompt tokens computed in one step")
+    add("--context-length", type=_positive, help="longest prompt plus answer (default: the model's own)")
+    add("--num-threads", type=_positive, help="threads of one tensor operation")
+    add("--random-seed", type=int, default=0)
+    add("--bootstrap-timeout", dest="bootstrap_timeout_s", type=float, default=300.0, metavar="SECONDS")
+    add("--waiting-timeout", dest="waiting_timeout_s", type=float, default=300.0, metavar="SECONDS")
+    add("--heartbeat-interval", dest="heartbeat_interval_s", type=float, default=5.0, metavar="SECONDS")
+    add("--verify-kv", action="store_true", help="checksum the KV of every request on both sides")
+    add("--log-level", choices=["debug", "info", "warning", "error"], default=os.environ.get("PDCTL_LOG_LEVEL", "info"))
+    values = vars(parser.parse_args(argv))
+    values["served_model_name"] = values["served_model_name"] or values["model_path"]
+    return EngineSettings(**values)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, found {number}")
+    return number
