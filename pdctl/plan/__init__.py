@@ -1,0 +1,1 @@
+"""The launch plan: everything that should run, as values."""

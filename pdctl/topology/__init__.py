@@ -1,0 +1,1 @@
+"""The user's document: loaded from YAML, checked against the schema, held in frozen dataclasses."""
