@@ -1,0 +1,7 @@
+"""`python -m runtime.models`."""
+
+import sys
+
+from runtime.models.cli import main
+
+sys.exit(main())
