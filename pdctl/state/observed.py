@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """Where a process stands. A node only knows that it runs (`STARTING`); probes tell `READY` from `UNREADY`."""
+    """Where a process stands. A node knows only that it runs (`STARTING`); probes tell `READY`, `UNREADY`."""
 
     STARTING = "starting"  # runs, has not been seen ready
     READY = "ready"

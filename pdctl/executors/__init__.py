@@ -1,0 +1,1 @@
+"""How processes are started, seen and stopped on the nodes of a cluster."""

@@ -1,0 +1,46 @@
+"""How one node is reached: the protocol that local, SSH and Slurm transports implement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class UnreachableError(Exception):
+    """A node doesn't answer: the connection failed, was cut, or a call took longer than its limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """One finished command."""
+
+    code: int  # minus the signal's number when a signal ended it
+    stdout: bytes
+    stderr: bytes
+
+
+class LineStream(Protocol):
+    """Lines of a running command as they come, without their ends; `close` ends the command."""
+
+    def __iter__(self) -> Iterator[bytes]: ...
+
+    def close(self) -> None: ...
+
+
+class Shell(Protocol):
+    """A way to run commands on one node. argv reaches the command as it is, whatever it holds."""
+
+    def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float) -> Completed:
+        """Run to the end. `UnreachableError` on a lost connection or after `timeout_s`; a program that the node
+        does not have is code 127, as in a shell.
+        """
+        ...
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a file for the user alone, atomically: others see the old one or the whole new one."""
+        ...
+
+    def follow(self, argv: Sequence[str], *, stdin: bytes = b"") -> LineStream:
+        """Start a command and give its output while it runs."""
+        ...
