@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pdctl.topology.model import Cluster
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
@@ -12,7 +14,7 @@ class Node:
     name: str
     address: str
     num_devices: int = 0
-    num_cpus: int | None = None  # None: not known before the node is reached
+    python: str = "python3"  # runs what the topology names no interpreter for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,3 +23,28 @@ class Inventory:
 
     def node(self, name: str) -> Node | None:
         return next((node for node in self.nodes if node.name == name), None)
+
+
+def declared(cluster: Cluster) -> Inventory:
+    """The nodes as the document has them, before any is reached; a bare count gets names by number."""
+    if isinstance(cluster.nodes, int):
+        width = max(2, len(str(cluster.nodes - 1)))
+        nodes = tuple(
+            Node(
+                name=f"node-{number:0{width}}",
+                address=f"node-{number:0{width}}",
+                num_devices=cluster.devices_per_node,
+            )
+            for number in range(cluster.nodes)
+        )
+        return Inventory(nodes=nodes)
+    return Inventory(
+        nodes=tuple(
+            Node(
+                name=host.name,
+                address=host.address or host.name,
+                num_devices=cluster.devices_per_node if host.devices is None else host.devices,
+            )
+            for host in cluster.nodes
+        )
+    )

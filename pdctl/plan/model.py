@@ -47,7 +47,6 @@ class PortClaim:
     """One TCP port that a process listens on."""
 
     name: str  # `http`, `bootstrap`, …
-    host: str  # address it binds
     port: int
 
 
@@ -89,6 +88,7 @@ class ProcessSpec:
     device_indices: tuple[int, ...]
     argv: tuple[str, ...]
     env: Mapping[str, str]
+    listen: str  # the address that its ports are bound to
     ports: tuple[PortClaim, ...]
     after: tuple[str, ...]  # processes that must be ready before this one starts
     ready: Probe | None  # None: running is enough, as for followers of a multi-node instance

@@ -1,0 +1,132 @@
+"""The reference engine, `python -m runtime.engine`: small, in torch, for CPUs and for reading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pdctl.diagnostics import Diagnostic
+from pdctl.flags import merged, merged_env, to_argv
+from pdctl.plan.layout import Layout, Slot
+from pdctl.plan.model import Command, Probe
+from pdctl.plan.ports import BOOTSTRAP_BASE, DECODE_HTTP_BASE, PREFILL_HTTP_BASE, PortNeed
+from pdctl.program import Program, Rule
+from pdctl.topology.model import Role, Router, Topology
+from pdctl.topology.source import DocumentPath
+
+BACKENDS = ("tcp",)
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceEngine:
+    owned_flags = frozenset(
+        {
+            "model-path",
+            "served-model-name",
+            "host",
+            "port",
+            "disaggregation-mode",
+            "disaggregation-transfer-backend",
+            "disaggregation-bootstrap-port",
+            "bootstrap-timeout",
+            "waiting-timeout",
+            "heartbeat-interval",
+            "verify-kv",
+        }
+    )
+    requests_metric = "sglang:num_requests_total"
+
+    def port_needs(self, part: Role | Router) -> tuple[PortNeed, ...]:
+        if not isinstance(part, Role):
+            raise TypeError(f"`{part.kind}` is no role of an engine")
+        base = PREFILL_HTTP_BASE if part.name == "prefill" else DECODE_HTTP_BASE
+        http = PortNeed(
+            name="http", base=part.port or base, requested=part.port is not None, path=(part.name, "port")
+        )
+        if part.name == "decode":
+            return (http,)
+        bootstrap = PortNeed(
+            name="bootstrap",
+            base=part.bootstrap_port or BOOTSTRAP_BASE,
+            requested=part.bootstrap_port is not None,
+            path=(part.name, "bootstrap_port"),
+        )
+        return (http, bootstrap)
+
+    def command(self, slot: Slot, layout: Layout) -> Command:
+        topology = layout.topology
+        role = _role(slot, topology)
+        http = slot.endpoint("http")
+        argv = [topology.engine.python or slot.node.python, "-m", "runtime.engine"]
+        argv += ["--model-path", topology.model.path, "--served-model-name", topology.model.name]
+        argv += ["--host", http.host, "--port", str(http.port)]
+        argv += ["--disaggregation-mode", role.name]
+        argv += ["--disaggregation-transfer-backend", topology.transfer.backend]
+        if role.name == "prefill":
+            argv += ["--disaggregation-bootstrap-port", str(slot.endpoint("bootstrap").port)]
+        argv += _transfer_flags(topology)
+        argv += to_argv(merged(topology.defaults.args, role.args))
+        return Command(argv=tuple(argv), env=merged_env(topology.defaults.env, role.env))
+
+    def ready(self, slot: Slot, layout: Layout) -> Probe | None:
+        http = slot.endpoint("http")
+        deadline_s = layout.topology.health.ready_deadline_s
+        return Probe(host=http.host, port=http.port, path="/health", deadline_s=deadline_s)
+
+    def prepare(self, topology: Topology, python: str) -> tuple[str, ...]:
+        if not topology.model.is_builtin:
+            return ()
+        return (python, "-m", "runtime.models", "pull", topology.model.name, "--progress", "json")
+
+    def rules(self) -> tuple[Rule, ...]:
+        return (
+            Rule(code="PD210", check=_widths_are_one),
+            Rule(code="PD302", check=_backend_is_known),
+        )
+
+
+def _role(slot: Slot, topology: Topology) -> Role:
+    return topology.prefill if slot.role == "prefill" else topology.decode
+
+
+def _transfer_flags(topology: Topology) -> list[str]:
+    transfer = topology.transfer
+    seconds = {
+        "--bootstrap-timeout": transfer.bootstrap_timeout_s,
+        "--waiting-timeout": transfer.waiting_timeout_s,
+        "--heartbeat-interval": transfer.heartbeat_interval_s,
+    }
+    flags = [word for flag, value in seconds.items() if value is not None for word in (flag, f"{value:g}")]
+    return [*flags, "--verify-kv"] if transfer.verify_kv else flags
+
+
+def _widths_are_one(topology: Topology) -> Iterable[Diagnostic]:
+    for role in topology.roles:
+        parallel = role.parallel
+        widths = {"tp": parallel.tp, "attn_dp": parallel.attn_dp, "ep": parallel.ep, "pp": parallel.pp}
+        for name, width in widths.items():
+            if width != 1:
+                path: DocumentPath = (role.name, "parallel", name)
+                yield Diagnostic(
+                    code="PD210",
+                    message=f"the reference engine runs an instance in one process, found `{name}: {width}`",
+                    span=topology.source.value(*path),
+                    path=".".join(map(str, path)),
+                    help=f"set `{name}: 1`, and `{role.name}.instances` for more of them",
+                )
+
+
+def _backend_is_known(topology: Topology) -> Iterable[Diagnostic]:
+    backend = topology.transfer.backend
+    if backend not in BACKENDS:
+        yield Diagnostic(
+            code="PD302",
+            message=f"the reference engine has no transfer backend `{backend}`",
+            span=topology.source.value("transfer", "backend"),
+            path="transfer.backend",
+            notes=(f"it has {', '.join(f'`{each}`' for each in BACKENDS)}",),
+            help="set `transfer.backend: tcp`",
+        )
+
+
+PROGRAM: Program = ReferenceEngine()

@@ -1,0 +1,58 @@
+"""Find engines, routers and executors by name, and import one only when it is asked for.
+
+A plug-in is one module: `pdctl/engines/<name>.py` here, or an entry point in the group `pdctl.engines`.
+Engine and router modules have `PROGRAM`; executor modules have `create`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from importlib.metadata import entry_points
+from types import ModuleType
+from typing import Literal, cast
+
+from pdctl.executors.base import Executor, ExecutorFactory
+from pdctl.program import Program
+
+Family = Literal["engines", "routers", "executors"]
+
+# Modules of a family's folder that others build on; they name no plug-in.
+_SHARED_MODULES = frozenset({"base", "flags", "shimmed", "shells"})
+
+
+def names(family: Family) -> tuple[str, ...]:
+    """Every name of a family, sorted. Imports the family's package, none of its plug-ins."""
+    package = importlib.import_module(f"pdctl.{family}")
+    shipped = {module.name for module in pkgutil.iter_modules(package.__path__)} - _SHARED_MODULES
+    return tuple(sorted(shipped | {point.name for point in entry_points(group=f"pdctl.{family}")}))
+
+
+def program(family: Literal["engines", "routers"], name: str) -> Program | None:
+    """The engine or router of that name, None where there is none."""
+    module = _find(family, name)
+    return None if module is None else cast(Program, getattr(module, "PROGRAM"))  # noqa: B009 - not on ModuleType
+
+
+def executor_factory(name: str) -> ExecutorFactory | None:
+    module = _find("executors", name)
+    return None if module is None else cast(ExecutorFactory, getattr(module, "create"))  # noqa: B009
+
+
+def executor(name: str) -> Executor | None:
+    factory = executor_factory(name)
+    return None if factory is None else factory()
+
+
+def _find(family: Family, name: str) -> ModuleType | None:
+    if not name.isidentifier() or name in _SHARED_MODULES:
+        return None
+    qualified = f"pdctl.{family}.{name}"
+    try:
+        return importlib.import_module(qualified)
+    except ModuleNotFoundError as error:
+        if error.name != qualified:  # the plug-in is there, but something that it needs is not
+            raise
+    for point in entry_points(group=f"pdctl.{family}", name=name):
+        return cast(ModuleType, point.load())
+    return None

@@ -1,0 +1,68 @@
+"""The mini load balancer of this project, `python -m runtime.router`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pdctl.diagnostics import Diagnostic
+from pdctl.flags import merged_env, to_argv
+from pdctl.plan.layout import Layout, Slot
+from pdctl.plan.model import Command, Probe
+from pdctl.plan.ports import ROUTER_HTTP_PORT, PortNeed
+from pdctl.program import Program, Rule
+from pdctl.routers.base import unknown_policies, worker_flags
+from pdctl.topology.model import Role, Router, Topology
+
+POLICIES = ("random", "round_robin", "least_in_flight")
+
+
+@dataclass(frozen=True, slots=True)
+class MiniLoadBalancer:
+    owned_flags = frozenset(
+        {"prefill", "decode", "host", "port", "policy", "prefill-policy", "decode-policy"}
+    )
+    requests_metric = "pdctl_router_requests_total"
+
+    def port_needs(self, part: Role | Router) -> tuple[PortNeed, ...]:
+        return (
+            PortNeed(
+                name="http",
+                base=part.port or ROUTER_HTTP_PORT,
+                requested=part.port is not None,
+                path=("router", "port"),
+            ),
+        )
+
+    def command(self, slot: Slot, layout: Layout) -> Command:
+        router = layout.topology.router
+        argv = [router.python or slot.node.python, "-m", "runtime.router"]
+        argv += ["--host", router.host or slot.node.address, "--port", str(slot.endpoint("http").port)]
+        argv += worker_flags(layout)
+        argv += to_argv(
+            {
+                "policy": router.policy,
+                "prefill-policy": router.prefill_policy,
+                "decode-policy": router.decode_policy,
+                **router.args,
+            }
+        )
+        return Command(argv=tuple(argv), env=merged_env(router.env))
+
+    def ready(self, slot: Slot, layout: Layout) -> Probe | None:
+        http = slot.endpoint("http")
+        deadline_s = layout.topology.health.ready_deadline_s
+        return Probe(host=http.host, port=http.port, path="/readiness", deadline_s=deadline_s)
+
+    def prepare(self, topology: Topology, python: str) -> tuple[str, ...]:
+        return ()
+
+    def rules(self) -> tuple[Rule, ...]:
+        return (Rule(code="PD303", check=_policies_are_known),)
+
+
+def _policies_are_known(topology: Topology) -> Iterable[Diagnostic]:
+    return unknown_policies(topology, kind="mini_lb", known=POLICIES)
+
+
+PROGRAM: Program = MiniLoadBalancer()
