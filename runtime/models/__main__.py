@@ -2,6 +2,7 @@
 
 import sys
 
-from runtime.models.cli import main
+from runtime.models.cli import end_by_signals, main
 
+end_by_signals()
 sys.exit(main())

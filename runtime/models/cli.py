@@ -25,7 +25,6 @@ def main(argv: Sequence[str] | None = None, *, catalog: Sequence[BuiltinModel] =
     """Run one command on the models of `catalog`; exit code 0, 1 after an error, 130 when interrupted."""
     options = _parser().parse_args(argv)
     sink = _sink(json_lines=options.command == "pull" and options.progress == "json")
-    _interrupt_on(signal.SIGTERM, signal.SIGHUP)
     try:
         _run(options, catalog, cache_directory(), sink)
     except ModelError as error:
@@ -40,6 +39,16 @@ def main(argv: Sequence[str] | None = None, *, catalog: Sequence[BuiltinModel] =
     except KeyboardInterrupt:
         return INTERRUPTED
     return 0
+
+
+def end_by_signals() -> None:
+    """Let TERM and a lost terminal unwind like Ctrl-C, so that pip ends with us. For a process's start."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, interrupt)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -128,13 +137,3 @@ def _sink(*, json_lines: bool) -> Sink:
     if json_lines:
         return JsonLines(sys.stdout)
     return TerminalBar(sys.stderr) if sys.stderr.isatty() else PlainLines(sys.stderr)
-
-
-def _interrupt_on(*signals: signal.Signals) -> None:
-    """Let these signals unwind like Ctrl-C, so that pip ends with us."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    for each in signals:
-        signal.signal(each, interrupt)
