@@ -1,7 +1,7 @@
 """Calls to a bootstrap server: a prefill rank registers, a decode rank looks a prefill up.
 
-The calls block, for a bounded time. They are never made on the engine thread: an address that swallows packets
-must not stop the requests that have other peers.
+The calls block, for a bounded time. They are never made on the engine thread: an address that swallows
+packets must not stop the requests that have other peers.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def _parse_shape(answer: Mapping[str, object], *, where: str) -> ServerShape:
                 f"bootstrap server {where} gave no integer `{name}`, found {answer.get(name)!r:.60}"
             )
     known = {name: answer.get(name) for name in wanted}
-    return ServerShape(**known)  # type: ignore[arg-type]  # the integers are checked, the rest is only compared
+    return ServerShape(**known)  # type: ignore[arg-type]  # the integers are checked, the rest is only
+    compared
 
 
 def _call(host: str, port: int, method: str, path: str, body: str | None = None) -> dict[str, object]:

@@ -1,0 +1,103 @@
+"""The protocol of a transfer backend: the mover of bytes between registered memories of two processes.
+
+It is written for one-sided writes, the way RDMA libraries work: the receiver registers memory and describes
+it in an opaque *endpoint*, which travels over the control channel; the sender then writes at offsets that it
+was told, and learns when a write is *applied*, that is visible in the receiver's memory. Nothing here knows
+about pages, layers or requests: those are offsets by the time they get here, and the message "all of it is
+there" is the control channel's.
+
+A `ticket` names the room that a write belongs to: a random number which the receiver drew, so a sender that
+was not told it, or was told another one, writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from runtime.kv.page_runs import Write
+
+POOL = 0  # the region id of the KV pool; a staging buffer is another region
+
+Completion = Callable[[str | None], None]
+"""Called once per send, from any thread, and must not block: None when applied, else the reason why not."""
+
+
+class TransferError(Exception):
+    """A backend that cannot work here, or an endpoint that it cannot read."""
+
+
+class Window(Protocol):
+    """What part of a region a sender may write."""
+
+    def covers(self, offset: int, num_bytes: int) -> bool: ...
+
+
+class SendSession(Protocol):
+    """The way from this process into one receiver's regions. No method blocks; sends are applied in order."""
+
+    def send(
+        self, ticket: int, writes: Sequence[Write], on_done: Completion, *, region_id: int = POOL
+    ) -> None:
+        """Queue copies from the local region to the receiver's region of the same id; one `Write` sends one
+        block.
+
+        The source bytes must stay as they are until `on_done`.
+        """
+        ...
+
+    def cancel(self, ticket: int) -> None:
+        """Drop the ticket's sends that have not begun; each still gets its `on_done`."""
+        ...
+
+    def close(self) -> None:
+        """End the session; every send that is not applied gets its `on_done` with a reason. Idempotent."""
+        ...
+
+
+class TransferBackend(Protocol):
+    """One per process. Methods may be called from any thread."""
+
+    def register(self, region_id: int, memory: memoryview) -> None:
+        """Make a local memory readable for sends, and writable by peers inside allowed windows.
+
+        The memory must outlive the backend.
+        """
+        ...
+
+    def endpoint(self) -> bytes:
+        """How a sender reaches the registered regions: address, keys, base pointers, in the backend's own form."""
+        ...
+
+    def allow(self, ticket: int, window: Window, *, region_id: int = POOL) -> None:
+        """Let the sender that knows `ticket` write into the window, until `revoke`."""
+        ...
+
+    def revoke(self, ticket: int) -> None:
+        """Let nothing more in: after the return no byte of this ticket lands. Unknown tickets are ignored.
+
+        A write in the middle is waited for or cut, whichever the fabric can do in bounded time. The engine
+        calls this when the sender said that it is done or gave up, or when its control link is lost.
+        """
+        ...
+
+    def connect(self, endpoint: bytes) -> SendSession:
+        """A session to the receiver that described itself so. Raises TransferError when it cannot be read."""
+        ...
+
+    def num_bytes_sent(self) -> int: ...
+
+    def close(self) -> None:
+        """Close all sessions, stop all threads. Idempotent."""
+        ...
+
+
+class OpenBackend(Protocol):
+    """The signature of the `open_backend` function that each backend module has."""
+
+    def __call__(self, *, host: str, advertised_host: str, stall_timeout_s: float) -> TransferBackend:
+        """Listen on `host` where the fabric has addresses, and describe oneself as `advertised_host`.
+
+        A write that makes no progress for `stall_timeout_s` fails.
+        """
+        ...
