@@ -1,0 +1,236 @@
+"""Serves one generation request: both legs, another pair when one fails, decode's answer to the client."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from dataclasses import dataclass
+
+from runtime.router.asgi import Receive, Scope, Send
+from runtime.router.body import BodyError, read_body, with_rendezvous
+from runtime.router.exchange import Exchange, FailureKind
+from runtime.router.logprobs import merge_prompt_logprobs
+from runtime.router.pair import Pair, Verdict, find_fault, is_decided, is_stream_due, judge
+from runtime.router.reply import Reply
+from runtime.router.request import (
+    ClientRequest,
+    HungUpError,
+    PayloadTooLargeError,
+    RequestHead,
+    read_head,
+    read_payload,
+)
+from runtime.router.retry import backoff_s
+from runtime.router.settings import Role, RouterSettings
+from runtime.router.tally import Tally
+from runtime.router.workers import Fleet, Worker
+
+log = logging.getLogger(__name__)
+
+MAX_STALE = 2  # one per leg: after the first, the pool of that worker opens new connections
+
+
+@dataclass(slots=True, kw_only=True)
+class Attempts:
+    """What earlier pairs of this request have taught."""
+
+    num_failed: int = 0
+    num_stale: int = 0
+    last_problem: str = ""
+
+
+class Generation:
+    def __init__(self, *, prefill: Fleet, decode: Fleet, settings: RouterSettings, tally: Tally) -> None:
+        self._prefill = prefill
+        self._decode = decode
+        self._settings = settings
+        self._tally = tally
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the request, or fall silent if the client hangs up."""
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
+        head = read_head(scope)
+        reply = Reply(send, head.request_id)
+        self._tally.begin()
+        try:
+            request = await self._read(scope["path"], head, receive, reply)
+            if request is not None:
+                await self._within_limits(request, receive, reply)
+        finally:
+            self._tally.end(scope["path"], reply.status, loop.time() - started_s)
+
+    async def _read(
+        self, path: str, head: RequestHead, receive: Receive, reply: Reply
+    ) -> ClientRequest | None:
+        """The request, or None after it has been refused."""
+        max_bytes = self._settings.max_payload_bytes
+        try:
+            payload = await read_payload(receive, head, max_bytes=max_bytes)
+            return ClientRequest(path=path, head=head, body=read_body(path, payload))
+        except PayloadTooLargeError:
+            await reply.error(413, f"the body is above {max_bytes} bytes", code="payload_too_large")
+        except BodyError as error:
+            await reply.error(400, str(error), code="invalid_body")
+        except HungUpError:
+            pass
+        return None
+
+    async def _within_limits(self, request: ClientRequest, receive: Receive, reply: Reply) -> None:
+        """Run the request until it is answered, its time is up, or the client is gone; then both legs are closed."""
+        hang_up = HangUp(receive)
+        timeout_s = self._settings.request_timeout_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._answer(request, reply)
+        except TimeoutError:
+            await reply.error(504, f"no whole answer within {timeout_s:g} s", code="request_timeout")
+        except asyncio.CancelledError:
+            if not hang_up.has_happened:
+                raise
+            log.debug("client of %s hung up", request.head.request_id.decode("latin-1"))
+
+    async def _answer(self, request: ClientRequest, reply: Reply) -> None:
+        attempts = Attempts()
+        avoid: set[Worker] = set()
+        while True:
+            prefill, decode = self._prefill.choose(avoid=avoid), self._decode.choose(avoid=avoid)
+            if prefill is None or decode is None:
+                await self._refuse(reply, attempts)
+                return
+            pair = _send(request, prefill, decode)
+            try:
+                await pair.wait(is_decided)
+                verdict, role = judge(pair)
+                if verdict is not Verdict.FAIL:
+                    await _deliver(pair, verdict, role, reply)
+                    return
+            finally:
+                pair.close()
+            failed = prefill if role is Role.PREFILL else decode
+            if not await self._may_retry(attempts, failed, pair.exchange(role)):
+                await _give_up(pair.exchange(role), role, reply)
+                return
+            avoid |= {prefill, decode}
+
+    async def _may_retry(self, attempts: Attempts, worker: Worker, exchange: Exchange) -> bool:
+        """Take note of a failed attempt; True, after the delay, if there may be another one."""
+        worker.report_failure(exchange.failure)
+        problem = (
+            exchange.failure.message if exchange.failure else f"{worker.label} answered {exchange.status}"
+        )
+        attempts.last_problem = problem
+        if exchange.failure and exchange.failure.kind is FailureKind.STALE and attempts.num_stale < MAX_STALE:
+            attempts.num_stale += 1
+            return True
+        attempts.num_failed += 1
+        is_last = attempts.num_failed >= self._settings.retry.max_attempts
+        log.warning("%s; %s", problem, "giving up" if is_last else "trying another pair")
+        if is_last:
+            return False
+        self._tally.num_retries[worker.address.role] += 1
+        await asyncio.sleep(
+            backoff_s(self._settings.retry, num_failed=attempts.num_failed, chance=random.random())
+        )
+        return True
+
+    async def _refuse(self, reply: Reply, attempts: Attempts) -> None:
+        missing = [fleet for fleet in (self._prefill, self._decode) if not fleet.healthy]
+        message = " and ".join(
+            f"no healthy {fleet.role} instance ({len(fleet.workers)} known)" for fleet in missing
+        )
+        if attempts.last_problem:
+            message += f"; before that: {attempts.last_problem}"
+        await reply.error(503, message, code="server_selection_failed")
+
+
+class HangUp:
+    """Cancels the task that made it when the client closes its connection."""
+
+    def __init__(self, receive: Receive) -> None:
+        self.has_happened = False
+        self._receive = receive
+        self._owner = asyncio.current_task()
+        # Ends by itself: the server also says "disconnect" when the answer has been written.
+        self._task = asyncio.get_running_loop().create_task(self._watch())
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.has_happened = True
+        if self._owner is not None:
+            self._owner.cancel()  # without effect when it has ended
+
+
+def _send(request: ClientRequest, prefill: Worker, decode: Worker) -> Pair:
+    """Send the request to both workers, with a new room for each sequence."""
+    body = request.body
+    rooms = [random.getrandbits(63) for _ in range(body.num_sequences or 1)]
+    payload = with_rendezvous(
+        body, host=prefill.address.host, port=prefill.address.bootstrap_port, rooms=rooms
+    )
+    rest = b"%bContent-Length: %d\r\n\r\n" % (request.head.passed_on, len(payload))
+    path = request.path.encode("ascii")
+    pair = Pair(
+        prefill=Exchange(
+            (prefill.request_head(b"POST", path), rest, payload), keeps_body=body.wants_prompt_logprobs
+        ),
+        decode=Exchange((decode.request_head(b"POST", path), rest, payload)),
+        needs_prefill_body=body.wants_prompt_logprobs,
+    )
+    prefill.send(pair.prefill)
+    decode.send(pair.decode)
+    return pair
+
+
+async def _deliver(pair: Pair, verdict: Verdict, role: Role, reply: Reply) -> None:
+    exchange = pair.exchange(role)
+    if verdict is Verdict.STREAM:
+        await reply.start_stream(exchange.status or 200, exchange.content_type)
+        await _relay(pair, reply)
+        return
+    body = exchange.take()
+    if verdict is Verdict.ANSWER and pair.needs_prefill_body:
+        try:
+            body = merge_prompt_logprobs(pair.prefill.take(), body)
+        except ValueError as error:
+            await reply.error(502, f"cannot join the prompt's logprobs: {error}", code="logprob_merge_failed")
+            return
+    await reply.whole(
+        exchange.status or 200, body, content_type=exchange.content_type, retry_after=exchange.retry_after
+    )
+
+
+async def _relay(pair: Pair, reply: Reply) -> None:
+    """Pass decode's event stream on until it ends or a side fails.
+
+    Prefill's failure ends it too: decode may have sent a first event before it had any KV and would wait for it.
+    """
+    decode = pair.decode
+    while True:
+        await pair.wait(is_stream_due)
+        if decode.chunks or decode.is_complete:
+            is_last = decode.is_complete
+            await reply.chunk(decode.take(), is_last=is_last)
+            if is_last:
+                return
+        elif (fault := find_fault(pair)) is not None:
+            role = fault[1]
+            failure = pair.exchange(role).failure
+            message = failure.message if failure else f"{role} answered {pair.exchange(role).status}"
+            await reply.error(502, f"the stream broke off: {message}", code=f"{role}_server_error")
+            return
+
+
+async def _give_up(exchange: Exchange, role: Role, reply: Reply) -> None:
+    """Tell the client of the last failure: the worker's own words if it had any."""
+    if exchange.failure is not None:
+        await reply.error(502, exchange.failure.message, code=f"{role}_server_error")
+    else:
+        await reply.whole(
+            exchange.status or 502,
+            exchange.take(),
+            content_type=exchange.content_type,
+            retry_after=exchange.retry_after,
+        )
