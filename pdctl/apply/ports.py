@@ -1,0 +1,56 @@
+"""Look whether the ports of processes about to start are free, and say who has them if not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from pdctl.diagnostics import Diagnostic, DiagnosticError
+from pdctl.executors.base import Executor
+from pdctl.executors.calls import PortAnswer, PortQuery
+from pdctl.plan.model import PortClaim, ProcessSpec
+
+
+def require_free_ports(
+    deployment: str, processes: Sequence[ProcessSpec], executor: Executor, *, stopping: Collection[str]
+) -> None:
+    """Raise `DiagnosticError` with every port that a stranger holds; `stopping` will give theirs up."""
+    wanted = [(process, claim) for process in processes for claim in process.ports]
+    queries = [
+        PortQuery(node=process.node, host=process.listen, port=claim.port) for process, claim in wanted
+    ]
+    leaving = {f"{deployment}/{process_id}" for process_id in stopping}
+    answers = executor.ports(queries) if queries else ()
+    faults = [
+        _taken(process, claim, answer)
+        for (process, claim), answer in zip(wanted, answers, strict=True)
+        if answer.problem is not None and answer.process not in leaving
+    ]
+    if faults:
+        raise DiagnosticError(faults)
+
+
+def _taken(process: ProcessSpec, claim: PortClaim, answer: PortAnswer) -> Diagnostic:
+    if answer.problem != "taken":
+        return Diagnostic(
+            code="PD407",
+            message=f"`{process.id}` can't listen on {process.listen} port {claim.port}: {answer.problem}",
+            notes=(f"the address is tried on node `{process.node}`",),
+        )
+    if answer.process is not None:
+        deployment = answer.process.partition("/")[0]
+        holder, help = f"`{answer.process}` of pdctl", f"`pdctl down {deployment}`, or choose other ports"
+    else:
+        who = f"process {answer.pid}" if answer.pid is not None else "another process"
+        holder = f"{who} (`{answer.command}`)" if answer.command else who
+        help = f"stop it, or choose another port: `--set {_key(process, claim)}=NUMBER`"
+    return Diagnostic(
+        code="PD406",
+        message=f"port {claim.port} on `{process.node}` is taken by {holder}",
+        notes=(f"`{process.id}` needs it as its {claim.name} port",),
+        help=help,
+    )
+
+
+def _key(process: ProcessSpec, claim: PortClaim) -> str:
+    name = "bootstrap_port" if claim.name == "bootstrap" else "port"
+    return f"{process.role}.{name}"
