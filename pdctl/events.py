@@ -58,6 +58,7 @@ class Stopping:
     process_id: str
     node: str
     cause: str
+    grace_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,8 +41,12 @@ def _stop_wave(
 ) -> tuple[StopOutcome, ...]:
     if not wave:
         return ()
-    for change, _ in wave:
-        sink.on(Stopping(process_id=change.process_id, node=change.node, cause=change.cause))
+    for change, process in wave:
+        sink.on(
+            Stopping(
+                process_id=change.process_id, node=change.node, cause=change.cause, grace_s=process.grace_s
+            )
+        )
     outcomes = executor.stop(deployment, [process for _, process in wave])
     for outcome in outcomes:
         if not outcome.error and not outcome.survivors:

@@ -40,6 +40,7 @@ class ObservedProcess:
     rss_bytes: int | None = None  # of the whole process tree
     num_alive: int = 0  # OS processes of it that live; more than zero after its end means leftovers
     is_supervised: bool = True  # False: its shim is gone, so its exit code will never be known
+    grace_s: float = 10.0  # between TERM and KILL
     argv: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])
 
