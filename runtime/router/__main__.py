@@ -18,7 +18,7 @@ def main() -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
-    # uvicorn reports each broken stream and each shutdown as an error with a traceback; ours are logged where they occur.
+    # uvicorn reports each broken stream as an error with a traceback; ours are logged where they occur.
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
     try:
         listener = bind(settings.host, settings.port)

@@ -1,7 +1,7 @@
 """Reads the few fields of a request body that the router must know, and writes the rendezvous into it.
 
-The body is not rebuilt: the three fields are put before its closing brace, so the workers get the client's own bytes
-(long prompts are not copied through Python objects twice, and numbers keep the precision they were written with).
+The body is not rebuilt: the three fields are put before its closing brace, so the workers get the client's
+own bytes: long prompts are not serialised again, and numbers keep the precision they were written with.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def with_rendezvous(body: RequestBody, *, host: str, port: int | None, rooms: li
 
 
 def _num_sequences(path: str, document: Json) -> int | None:
-    """How many sequences the worker will make of this request, None when it is one that is not written as a list.
+    """How many sequences the worker will make of this request, None for one that is not written as a list.
 
     SGLang's rule: lists for a list of prompts or for `n` above 1, in the order prompt by prompt.
     """
@@ -98,7 +98,7 @@ def _num_prompts(path: str, document: Json) -> int | None:
 
 
 def _list_len(prompt: object) -> int | None:
-    """The length of a list of prompts; a flat list of token ids is one prompt, an empty list is the worker's to refuse."""
+    """The length of a list of prompts; a flat list of token ids is one prompt, an empty list none."""
     if not isinstance(prompt, list):
         return None
     items = cast(list[object], prompt)

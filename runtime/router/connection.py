@@ -11,6 +11,7 @@ import httptools
 from runtime.router.exchange import MAX_ANSWER_BYTES, Exchange, Failure, FailureKind
 
 MAX_HEAD_BYTES = 64 * 1024
+SMALL_BYTES = 64 * 1024  # below, copying is cheaper than a scattered write
 
 
 class Connection(asyncio.Protocol):
@@ -32,6 +33,7 @@ class Connection(asyncio.Protocol):
         self._has_length = False  # else the body ends where the connection does
         self._is_interim = False  # inside a 1xx answer
         self._is_message_over = False
+        self._may_reuse = False
         self._is_paused = False
         self.idle_since_s = 0.0  # clock of the event loop, set by the pool
 
@@ -49,7 +51,10 @@ class Connection(asyncio.Protocol):
         self._has_length = self._is_interim = self._is_message_over = False
         exchange.link = self
         exchange.connecting = None
-        self._transport.writelines(exchange.request)
+        if len(exchange.request[-1]) < SMALL_BYTES:
+            self._transport.write(b"".join(exchange.request))  # one buffer is the fast path of uvloop
+        else:
+            self._transport.writelines(exchange.request)
 
     def resume(self) -> None:
         if self._is_paused:
@@ -137,12 +142,13 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         self._is_message_over = not self._is_interim
+        self._may_reuse = self._parser.should_keep_alive()  # the parser forgets it with its next callback
 
     def _finish(self, exchange: Exchange) -> None:
         self._exchange = None
         self._num_served += 1
         self.resume()
-        if self._parser.should_keep_alive():
+        if self._may_reuse:
             self._on_idle(self)
         else:
             self._transport.close()

@@ -68,7 +68,7 @@ class Control:
         await reply.whole(200, text, content_type=CONTENT_TYPE_LATEST.encode("ascii"))
 
     async def _flush_cache(self, head: RequestHead, reply: Reply) -> None:
-        """Flush all workers, also the unhealthy ones: one that comes back must not serve from an old cache."""
+        """Flush all workers, also those that are out: one that comes back must not have its old cache."""
         workers = [worker for fleet in self._fleets for worker in fleet.workers]
         problems = await asyncio.gather(*(_flush(worker, head) for worker in workers))
         failed = [problem for problem in problems if problem is not None]

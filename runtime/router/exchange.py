@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-# A client that reads slower than the worker writes: above this many bytes waiting, the worker's socket is not read.
+# When a client reads slower than the worker writes: with more bytes waiting, the worker is not read.
 HIGH_WATER_BYTES = 256 * 1024
 # An answer that is not an event stream is held whole, so that a death in its middle can still be retried.
 MAX_ANSWER_BYTES = 512 * 1024 * 1024
@@ -46,10 +46,10 @@ def _ignore() -> None:
 
 
 class Exchange:
-    """State of one request. The connection writes it, the request's coroutine reads it, both on the event loop.
+    """State of one request, written by the connection and read by the request's coroutine, on one loop.
 
-    It is over when `is_complete` or `failure` is set; then `on_end` has been called, exactly once. `on_change` is
-    called after each network read that changed something.
+    It is over when `is_complete` or `failure` is set; then `on_end` has been called, exactly once.
+    `on_change` is called after each network read that changed something.
     """
 
     __slots__ = (

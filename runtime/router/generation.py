@@ -78,7 +78,7 @@ class Generation:
         return None
 
     async def _within_limits(self, request: ClientRequest, receive: Receive, reply: Reply) -> None:
-        """Run the request until it is answered, its time is up, or the client is gone; then both legs are closed."""
+        """Run the request until it is answered, its time is up, or the client is gone."""
         hang_up = HangUp(receive)
         timeout_s = self._settings.request_timeout_s
         try:
@@ -205,7 +205,7 @@ async def _deliver(pair: Pair, verdict: Verdict, role: Role, reply: Reply) -> No
 async def _relay(pair: Pair, reply: Reply) -> None:
     """Pass decode's event stream on until it ends or a side fails.
 
-    Prefill's failure ends it too: decode may have sent a first event before it had any KV and would wait for it.
+    Prefill's failure ends it too: decode may have sent a first event before it had any KV and would wait on.
     """
     decode = pair.decode
     while True:

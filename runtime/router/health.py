@@ -13,7 +13,7 @@ from runtime.router.workers import Worker
 
 log = logging.getLogger(__name__)
 
-# A worker that is out is polled at least this often: with the usual interval of 60 s a restarted one would idle.
+# A worker that is out is polled at least this often: with an interval of 60 s a restarted one would idle.
 RECOVERY_INTERVAL_S = 1.0
 # Two polls that a request asked for are at least this far apart.
 MIN_INTERVAL_S = 0.2

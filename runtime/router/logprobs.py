@@ -35,5 +35,5 @@ def _merge_one(prefill: object, decode: object) -> None:
 def _meta(answer: object, side: str) -> dict[str, object]:
     meta = cast(dict[str, object], answer).get("meta_info") if isinstance(answer, dict) else None
     if not isinstance(meta, dict):
-        raise ValueError(f"the answer of {side} has no `meta_info`")  # noqa: TRY004: a wrong value from the network
+        raise ValueError(f"the answer of {side} has no `meta_info`")  # noqa: TRY004 (a wrong value from the network)
     return cast(dict[str, object], meta)

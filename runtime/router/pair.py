@@ -40,7 +40,7 @@ class Pair:
         return self.prefill if role is Role.PREFILL else self.decode
 
     async def wait(self, is_ready: Callable[[Pair], bool]) -> None:
-        """Return when `is_ready`; asked in the network callbacks, so that the coroutine wakes once and not per packet."""
+        """Return when `is_ready`; the network callbacks ask it, so a coroutine does not wake per packet."""
         if is_ready(self):
             return
         self._is_ready = is_ready
@@ -51,7 +51,7 @@ class Pair:
             self._waiter = None
 
     def close(self) -> None:
-        """End what is not over: a leg left alone would wait for its twin until the KV time-out, holding pages.
+        """End what is not over. A leg left alone would wait for its twin until the KV time-out.
 
         When decode has answered, prefill's answer is about to come and its connection is worth keeping.
         """
@@ -73,13 +73,13 @@ class Pair:
 def judge(pair: Pair) -> tuple[Verdict, Role]:
     """Decide from the state of both exchanges; the role is the side whose answer or fault it is.
 
-    A whole answer of decode stands even if prefill fails after it: the KV had arrived. An answered error waits for
-    its body, because the client gets it when no attempt is left.
+    A whole answer of decode stands even if prefill fails after it: the KV had arrived. An answered error
+    waits for its body, because the client gets it when no attempt is left.
     """
     decode = pair.decode
-    if decode.is_complete and decode.is_success and (pair.prefill.is_complete or not pair.needs_prefill_body):
-        if not pair.needs_prefill_body or pair.prefill.is_success:
-            return Verdict.ANSWER, Role.DECODE
+    has_prefill_part = not pair.needs_prefill_body or (pair.prefill.is_complete and pair.prefill.is_success)
+    if decode.is_complete and decode.is_success and has_prefill_part:
+        return Verdict.ANSWER, Role.DECODE
     fault = find_fault(pair)
     if fault is not None:
         return fault

@@ -12,8 +12,8 @@ from runtime.router.connection import Connection
 from runtime.router.exchange import Exchange, Failure, FailureKind
 
 CONNECT_TIMEOUT_S = 5.0
-# uvicorn, under SGLang and under the reference engine, closes an idle connection after 5 s. A request written to a
-# connection that is just being closed is lost, so ours are not reused when they are nearly that old.
+# uvicorn, under SGLang and under the reference engine, closes an idle connection after 5 s. A request written
+# to one that is just being closed is lost, so ours are not reused when they are nearly that old.
 MAX_IDLE_S = 4.0
 
 
@@ -29,7 +29,7 @@ class FetchError(Exception):
 
 
 class ConnectionPool:
-    """Opens connections when none is idle; the newest idle one is used first, so that the others can age and close."""
+    """Opens connections when none is idle; the newest idle one is used first, so that others can age."""
 
     def __init__(self, *, host: str, port: int, label: str) -> None:
         self._host = host

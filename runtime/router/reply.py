@@ -44,10 +44,10 @@ class Reply:
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def error(self, status: int, message: str, *, code: str) -> None:
-        """An error of ours, in the form that still fits: JSON, an event of the stream, or a broken connection.
+        """An error of ours, in the form that still fits: JSON, an event of the stream, a broken connection.
 
-        After half an event nothing can be said any more that a client could parse. Returning without the end of the
-        body makes the server close the connection, which every client reports.
+        After half an event nothing can be said any more that a client could parse. Returning without the end
+        of the body makes the server close the connection, which every client reports.
         """
         body = error_body(message, status=status, code=code)
         if not self._has_started:

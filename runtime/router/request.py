@@ -62,7 +62,7 @@ def read_head(scope: Scope) -> RequestHead:
 
 
 async def read_payload(receive: Receive, head: RequestHead, *, max_bytes: int) -> bytes:
-    """The whole body. Raises PayloadTooLargeError before more than `max_bytes` are held, HungUpError if it ends early."""
+    """The whole body. Raises PayloadTooLargeError above `max_bytes`, HungUpError if it is cut short."""
     if head.content_length is not None and head.content_length > max_bytes:
         raise PayloadTooLargeError
     message = await receive()

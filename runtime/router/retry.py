@@ -13,7 +13,7 @@ def asks_for_retry(status: int) -> bool:
 
 
 def backoff_s(settings: RetrySettings, *, num_failed: int, chance: float) -> float:
-    """Seconds to wait after the `num_failed`-th failure in a row (1 for the first); `chance` is random in 0..1."""
+    """Seconds to wait after failure number `num_failed` in a row, from 1; `chance` is random in 0..1."""
     delay_s = min(
         settings.initial_backoff_s * settings.multiplier ** (num_failed - 1), settings.max_backoff_s
     )

@@ -1,6 +1,6 @@
 """Counts what the router does, and renders it for Prometheus.
 
-The request path only adds to plain numbers; the library's own counters take a lock each, and a scrape is rare.
+The request path only adds to plain numbers: the library's own counters take a lock each, a scrape is rare.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Worker:
         return method + b" " + path + b" HTTP/1.1\r\n" + self._host_header
 
     def fresh_pool(self) -> ConnectionPool:
-        """Connections that nothing else has used, for a question that must show whether the worker still accepts."""
+        """Unused connections, for a question that must show whether the worker still accepts."""
         return ConnectionPool(host=self.address.host, port=self.address.port, label=self.label)
 
     def send(self, exchange: Exchange) -> None:
@@ -46,7 +46,7 @@ class Worker:
         self.pool.send(exchange)
 
     def report_failure(self, failure: Failure | None) -> None:
-        """Take note that a request failed here; None stands for an answer with a status that asks for a retry."""
+        """Take note that a request failed here; None stands for an answer whose status asks for a retry."""
         kind = failure.kind if failure else "status"
         self.num_failures[kind] += 1
         if kind == FailureKind.STALE:
