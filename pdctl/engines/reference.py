@@ -81,7 +81,7 @@ class ReferenceEngine:
     def rules(self) -> tuple[Rule, ...]:
         return (
             Rule(code="PD210", check=_widths_are_one),
-            Rule(code="PD302", check=_backend_is_known),
+            Rule(code="PD305", check=_backend_is_known),
         )
 
 
@@ -120,7 +120,7 @@ def _backend_is_known(topology: Topology) -> Iterable[Diagnostic]:
     backend = topology.transfer.backend
     if backend not in BACKENDS:
         yield Diagnostic(
-            code="PD302",
+            code="PD305",
             message=f"the reference engine has no transfer backend `{backend}`",
             span=topology.source.value("transfer", "backend"),
             path="transfer.backend",

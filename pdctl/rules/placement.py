@@ -1,0 +1,127 @@
+"""Names and addresses of nodes, as far as the document alone tells; `plan/placement.py` sees the nodes."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator
+
+from pdctl.diagnostics import Diagnostic, Severity
+from pdctl.program import Rule
+from pdctl.rules.base import at_value, line_of
+from pdctl.topology.model import Host, Topology
+from pdctl.topology.nearest import suggest
+from pdctl.topology.source import DocumentPath
+
+
+def _hosts(topology: Topology) -> tuple[Host, ...]:
+    """The hosts that the document lists; none where it only counts them."""
+    nodes = topology.cluster.nodes
+    return () if isinstance(nodes, int) else nodes
+
+
+def _named_nodes(topology: Topology) -> Iterator[tuple[DocumentPath, str]]:
+    for role in topology.roles:
+        for index, name in enumerate(role.on):
+            yield (role.name, "on", index), name
+    if topology.router.on is not None:
+        yield ("router", "on"), topology.router.on
+
+
+def _named_nodes_exist(topology: Topology) -> Iterable[Diagnostic]:
+    known = {host.name: None for host in _hosts(topology)}
+    if not known:
+        return  # the executor names the nodes; the compiler checks against its inventory
+    for path, name in _named_nodes(topology):
+        if name not in known:
+            yield at_value(
+                topology,
+                path,
+                "PD403",
+                f"`{name}` is no node of the cluster",
+                help=suggest(name, known),
+            )
+
+
+def _names_stand_once(topology: Topology) -> Iterable[Diagnostic]:
+    listed: list[tuple[DocumentPath, str]] = [
+        (("cluster", "nodes", index, "name"), host.name) for index, host in enumerate(_hosts(topology))
+    ]
+    yield from _twice(topology, listed, "PD406", "node")
+    for role in topology.roles:
+        named: list[tuple[DocumentPath, str]] = [
+            ((role.name, "on", index), name) for index, name in enumerate(role.on)
+        ]
+        yield from _twice(topology, named, "PD406", "node")
+
+
+def _addresses_stand_once(topology: Topology) -> Iterable[Diagnostic]:
+    listed: list[tuple[DocumentPath, str]] = [
+        (("cluster", "nodes", index, "address"), host.address)
+        for index, host in enumerate(_hosts(topology))
+        if host.address is not None
+    ]
+    yield from _twice(topology, listed, "PD407", "address")
+
+
+def _twice(
+    topology: Topology, listed: Iterable[tuple[DocumentPath, str]], code: str, noun: str
+) -> Iterator[Diagnostic]:
+    first: dict[str, DocumentPath] = {}
+    for path, name in listed:
+        if name not in first:
+            first[name] = path
+            continue
+        yield at_value(
+            topology,
+            path,
+            code,
+            f"the {noun} `{name}` is listed twice",
+            notes=(f"first at {line_of(topology, first[name])}",),
+            help="remove one of them",
+        )
+
+
+def _local_means_this_machine(topology: Topology) -> Iterable[Diagnostic]:
+    if topology.cluster.executor != "local":
+        return
+    nodes = topology.cluster.nodes
+    num_nodes = nodes if isinstance(nodes, int) else len(nodes)
+    if num_nodes > 1:
+        yield at_value(
+            topology,
+            ("cluster", "nodes"),
+            "PD408",
+            f"the `local` executor has one node, this machine; found {num_nodes}",
+            help="several instances share the machine: set `instances`, and `cluster.nodes: 1`",
+        )
+    for index, host in enumerate(_hosts(topology)):
+        if host.address is not None and not _is_loopback(host.address):
+            # Whether it is an address of this machine can't be told from the document.
+            yield at_value(
+                topology,
+                ("cluster", "nodes", index, "address"),
+                "PD408",
+                f"the `local` executor starts `{host.name}` on this machine, not at `{host.address}`",
+                severity=Severity.WARNING,
+                notes=(
+                    "engines listen on that address, and fail to start where the machine doesn't have it",
+                ),
+                help="leave `address` out to use the loopback address",
+            )
+
+
+def _is_loopback(address: str) -> bool:
+    if address == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False  # a name
+
+
+RULES = (
+    Rule(code="PD403", check=_named_nodes_exist),
+    Rule(code="PD406", check=_names_stand_once),
+    Rule(code="PD407", check=_addresses_stand_once),
+    Rule(code="PD408", check=_local_means_this_machine),
+)

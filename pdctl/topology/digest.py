@@ -1,0 +1,34 @@
+"""The digest of what a topology says: comments, key order, `x-` keys and spelled-out defaults aside."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from pdctl.topology.model import Topology
+from pdctl.topology.source import SourceMap
+
+
+def topology_digest(topology: Topology) -> str:
+    """sha256, in hex, of the canonical JSON form.
+
+    What the document leaves open (None) is left out, so that a field which a later pdctl adds doesn't change
+    the digest of documents that don't use it.
+    """
+    stated = _stated(asdict(replace(topology, source=SourceMap())))
+    del stated["source"]
+    text = json.dumps(stated, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _stated(value: Any) -> Any:
+    match value:
+        case Mapping():
+            return {name: _stated(part) for name, part in value.items() if part is not None}  # pyright: ignore
+        case tuple() | list():
+            return [_stated(part) for part in value]  # pyright: ignore
+        case _:
+            return value

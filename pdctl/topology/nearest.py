@@ -1,0 +1,31 @@
+"""What a misspelt word probably meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+_MAX_LISTED = 12
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that `word` most likely stands for; `_`, `-` and case never make the difference."""
+    by_form = {_form(each): each for each in known}
+    found = difflib.get_close_matches(_form(word), list(by_form), n=1, cutoff=0.6)
+    return by_form[found[0]] if found else None
+
+
+def suggest(word: str, known: Iterable[str]) -> str | None:
+    """A hint: the nearest known word, or all of them when none is near."""
+    known = tuple(known)
+    found = nearest(word, known)
+    if found is not None:
+        return f"did you mean `{found}`?"
+    if not known:
+        return None
+    listed = ", ".join(f"`{each}`" for each in known[:_MAX_LISTED])
+    return f"known here: {listed}" + (", …" if len(known) > _MAX_LISTED else "")
+
+
+def _form(word: str) -> str:
+    return word.lower().replace("_", "-")

@@ -1,0 +1,115 @@
+"""PyYAML's event stream, and its complaints in our words. PyYAML is imported with the first text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pdctl.diagnostics import Diagnostic, Span
+from pdctl.topology.text import SourceText
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    message: str
+    help: str | None = None
+
+
+_TOO_DEEP = "exceeded maximum nesting depth"  # libyaml reads ahead, so its own limit can strike before ours
+_OPEN_BRACKET = Said(message="a bracket is not closed", help="close it, or put quotes around the text")
+_BARE_REFERENCE = "inside `{ }` or `[ ]`, put quotes around a text that contains `${…}`"
+_INDENTATION = Said(
+    message="this line doesn't fit the lines above it",
+    help="keys of one mapping start in the same column, and a list's `-` too",
+)
+_SAID: dict[str, Said] = {
+    _TOO_DEEP: Said(message="nested too deeply"),
+    "mapping values are not allowed in this context": Said(
+        message="a `:` where no key can stand",
+        help="put quotes around a text that contains `: `; check that the line above is complete",
+    ),
+    "did not find expected key": _INDENTATION,
+    "did not find expected '-' indicator": _INDENTATION,
+    "did not find expected <document start>": _INDENTATION,
+    "could not find expected ':'": Said(message="a key without `:`", help="write `key: value`"),
+    "found unexpected end of stream": Said(message="a quote is not closed", help="close the quote"),
+    "did not find expected ',' or ']'": _OPEN_BRACKET,
+    "did not find expected ',' or '}'": _OPEN_BRACKET,
+    "found character that cannot start any token": Said(
+        message="no value begins with this character", help="put quotes around the text"
+    ),
+    "did not find expected node content": Said(message="a value is expected here"),
+    "found unknown escape character": Said(
+        message="an unknown escape in a double-quoted text",
+        help="write `\\\\` for a backslash, or use single quotes",
+    ),
+    "block sequence entries are not allowed in this context": Said(
+        message="a list can't begin here", help="begin the list on a line of its own"
+    ),
+}
+
+
+class YamlParseError(Exception):
+    """The text is not YAML from this place on. Line and column count from 0."""
+
+    def __init__(self, problem: str, line: int, column: int, opened_line: int | None) -> None:
+        super().__init__(problem)
+        self.problem, self.line, self.column, self.opened_line = problem, line, column, opened_line
+
+
+def parse_events(text: str) -> Iterator[Any]:
+    """The events of a text, as they come; raises `YamlParseError`."""
+    import yaml
+
+    # libyaml is ten times as fast, and in every wheel of PyYAML; marks are the same.
+    loader: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+    try:
+        yield from yaml.parse(text, Loader=loader)
+    except yaml.MarkedYAMLError as error:
+        mark, opened = error.problem_mark, error.context_mark
+        line, column = (mark.line, mark.column) if mark is not None else (0, 0)
+        raise YamlParseError(error.problem or "", line, column, opened.line if opened else None) from error
+    except yaml.YAMLError as error:
+        raise YamlParseError(str(error), 0, 0, None) from error
+
+
+def syntax_diagnostic(source: SourceText, error: YamlParseError) -> Diagnostic:
+    tab = _tab_indentation(source, error.line)
+    if tab is not None:
+        return Diagnostic(
+            code="PD106", message="a tab indents this line", span=tab, help="YAML indents with spaces only"
+        )
+    said = _SAID.get(error.problem, Said(message=f"this is not YAML: {error.problem}"))
+    # What never ends is noticed at the end of the file; the place to look at is where it began.
+    was_left_open = said is _OPEN_BRACKET or error.problem == "found unexpected end of stream"
+    notes = (
+        (f"opened on line {error.opened_line + 1}",)
+        if was_left_open and error.opened_line is not None
+        else ()
+    )
+    line, column = _last_place(source, error.line, error.column)
+    # The brace of `${NAME}` opens a mapping where one is already open.
+    is_bare_reference = error.opened_line is not None and "${" in source.lines[line]
+    return Diagnostic(
+        code="PD112" if error.problem == _TOO_DEEP else "PD105",
+        message=said.message,
+        span=source.span(line, column, line, column + 1),
+        notes=notes,
+        help=_BARE_REFERENCE if is_bare_reference else said.help,
+    )
+
+
+def _tab_indentation(source: SourceText, line: int) -> Span | None:
+    text = source.lines[line] if line < len(source.lines) else ""
+    indentation = text[: len(text) - len(text.lstrip())]
+    tab = indentation.find("\t")
+    return None if tab < 0 else source.span(line, tab, line, len(indentation))
+
+
+def _last_place(source: SourceText, line: int, column: int) -> tuple[int, int]:
+    """The end of the last line with text, for a fault that the parser places behind the end of the file."""
+    if line < len(source.lines) and source.lines[line].strip():
+        return line, column
+    written = [number for number, text in enumerate(source.lines[:line]) if text.strip()]
+    return (written[-1], len(source.lines[written[-1]].rstrip())) if written else (0, 0)
