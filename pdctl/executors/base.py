@@ -1,8 +1,8 @@
 """The protocols between pdctl and a cluster.
 
-An executor reports what a user can fix as `DiagnosticError` (PD5xx). A node that can't be reached is a value where
-others may still answer (`ObservedState.unreachable`, `StopOutcome.error`), PD503 where it alone was asked.
-Every method may be called from several threads at a time.
+An executor reports what a user can fix as `DiagnosticError` (PD5xx). A node that can't be reached is a
+value where others may still answer (`ObservedState.unreachable`, `StopOutcome.error`), PD503 where it alone
+was asked. Every method may be called from several threads at a time.
 """
 
 from __future__ import annotations

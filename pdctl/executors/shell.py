@@ -32,8 +32,8 @@ class Shell(Protocol):
     """A way to run commands on one node. argv reaches the command as it is, whatever it holds."""
 
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float) -> Completed:
-        """Run to the end. `UnreachableError` on a lost connection or after `timeout_s`; a program that the node
-        does not have is code 127, as in a shell.
+        """Run to the end. A program that the node lacks is code 127, as in a shell; `UnreachableError`
+        is a lost connection, or no end within `timeout_s`.
         """
         ...
 

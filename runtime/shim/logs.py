@@ -1,0 +1,134 @@
+"""The verb `logs`: output of several processes as JSON lines `{"process_id", "run_id", "line"}`."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+import time
+
+from .record import OUTPUT, OUTPUT_ROTATED, run_ids
+
+POLL_S = 0.1
+CHUNK_BYTES = 1 << 20
+MAX_LINE_BYTES = 64 << 10  # longer ones come in pieces
+
+
+def stream_logs(root: str, deployment: str, process_ids: list[str], tail: object, follow: bool) -> None:
+    """Print the last `tail` lines of each process (null: all that is kept), then, if asked, what follows.
+
+    Following has no end of its own: it ends when the reader of our output goes away, also in a quiet time.
+    """
+    num_lines = tail if isinstance(tail, int) else None
+    readers = [Reader(os.path.join(root, deployment, process_id), process_id) for process_id in process_ids]
+    try:
+        for reader in readers:
+            _print(reader, reader.read_tail(num_lines))
+        while follow and not _is_reader_gone():
+            for reader in readers:
+                _print(reader, reader.read_new())
+            sys.stdout.flush()
+            time.sleep(POLL_S)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains while it ends
+
+
+class Reader:
+    """Reads one process's output across rotation and into later runs."""
+
+    def __init__(self, process_dir: str, process_id: str) -> None:
+        self.process_id = process_id
+        self.run_id: str | None = None
+        self._process_dir = process_dir
+        self._offset = 0
+        self._rotation: int | None = None  # inode of the rotated file: a new one for each rotation
+        self._partial = b""
+
+    def read_tail(self, num_lines: int | None) -> list[bytes]:
+        """The latest run's last lines, from the rotated file too if needed."""
+        runs = run_ids(self._process_dir)
+        if not runs:
+            return []
+        self.run_id = runs[-1]
+        self._rotation = self._rotated_inode()
+        current = self._read(OUTPUT, 0)
+        self._offset = len(current)
+        text = (
+            self._read(OUTPUT_ROTATED, 0) + current
+            if num_lines is None or current.count(b"\n") < num_lines
+            else current
+        )
+        *lines, self._partial = text.split(b"\n")
+        if self._partial:
+            # Shown now: a process may wait for long, or have died, after a line that it did not end.
+            lines.append(self._partial)
+            self._partial = b""
+        return lines if num_lines is None else lines[max(0, len(lines) - num_lines) :]
+
+    def read_new(self) -> list[bytes]:
+        """Lines that were completed since the last call."""
+        runs = run_ids(self._process_dir)
+        lines = self._read_current() if self.run_id in runs else []
+        if runs and runs[-1] != self.run_id and not lines:
+            # The old run's end was read; its last line may lack a newline.
+            lines, self._partial = ([self._partial] if self._partial else []), b""
+            if not lines:
+                self.run_id, self._offset, self._rotation = runs[-1], 0, None
+                lines = self._read_current()
+        return lines
+
+    def _read_current(self) -> list[bytes]:
+        rotation = self._rotated_inode()
+        if rotation != self._rotation:
+            self._rotation = rotation
+            self._partial += self._read(OUTPUT_ROTATED, self._offset)
+            self._offset = 0
+            time.sleep(POLL_S / 10)  # the copy appears a moment before the original is cut
+        fresh = self._read(OUTPUT, self._offset)
+        self._offset += len(fresh)
+        *lines, self._partial = (self._partial + fresh).split(b"\n")
+        if len(self._partial) > MAX_LINE_BYTES:
+            lines.append(self._partial)
+            self._partial = b""
+        return lines
+
+    def _read(self, name: str, offset: int) -> bytes:
+        chunks = []
+        try:
+            with open(self._path(name), "rb") as file:
+                file.seek(offset)
+                while True:
+                    chunk = file.read(CHUNK_BYTES)
+                    if not chunk:
+                        break
+                    chunks.append(chunk)
+        except FileNotFoundError:  # not rotated yet, or removed
+            pass
+        return b"".join(chunks)
+
+    def _rotated_inode(self) -> int | None:
+        try:
+            return os.stat(self._path(OUTPUT_ROTATED)).st_ino
+        except FileNotFoundError:
+            return None
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._process_dir, self.run_id or "", name)
+
+
+def _print(reader: Reader, lines: list[bytes]) -> None:
+    for line in lines:
+        # As a terminal shows it: a progress bar's carriage returns leave its last state.
+        text = line.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace")
+        for start in range(0, max(1, len(text)), MAX_LINE_BYTES):
+            piece = text[start : start + MAX_LINE_BYTES]
+            entry = {"process_id": reader.process_id, "run_id": reader.run_id, "line": piece}
+            sys.stdout.write(json.dumps(entry) + "\n")
+
+
+def _is_reader_gone() -> bool:
+    poll = select.poll()
+    poll.register(1, 0)  # no event asked for: hang-up and error are always told
+    return any(events & (select.POLLHUP | select.POLLERR) for _, events in poll.poll(0))

@@ -1,0 +1,69 @@
+"""The verbs `lock`, `unlock` and `holder`: one operator at a time works on a deployment.
+
+The record is whatever the operator says of itself, with a `token`. Whether a holder is dead only its own
+machine can tell, so that is not judged here: who has judged it names the dead holder's token in `replace`,
+and gets the lock only if that token still holds it. A flock on a guard file makes each step one step.
+"""
+
+from __future__ import annotations
+
+import os
+
+from .keep import remove_if_unused
+from .record import RequestError, lock_file, make_private_dirs, read_json, write_json
+
+GUARD = "operator.guard"
+RECORD = "operator.json"
+
+
+def lock(root: str, deployment: str, owner: object, replace: object) -> dict:
+    """`{"acquired": true, "replaced": holder or null}` or `{"acquired": false, "holder"}`."""
+    if not isinstance(owner, dict) or not isinstance(owner.get("token"), str):
+        raise RequestError("`owner` has no token")
+    directory = os.path.join(root, deployment)
+    guard = _enter(directory)
+    try:
+        path = os.path.join(directory, RECORD)
+        held = read_json(path)
+        if held and held.get("token") not in (owner["token"], replace):
+            return {"acquired": False, "holder": held}
+        write_json(path, owner)
+        return {"acquired": True, "replaced": held if held.get("token") == replace else None}
+    except OSError as error:
+        return {"acquired": False, "error": "cannot write the lock: %s" % error}
+    finally:
+        os.close(guard)
+
+
+def unlock(root: str, deployment: str, token: object) -> dict:
+    """`{"released": bool}`: false when this token does not hold the lock."""
+    directory = os.path.join(root, deployment)
+    if not os.path.isdir(directory):
+        return {"released": False}
+    guard = _enter(directory)
+    try:
+        path = os.path.join(directory, RECORD)
+        if read_json(path).get("token") != token:
+            return {"released": False}
+        os.unlink(path)
+        os.unlink(os.path.join(directory, GUARD))
+        remove_if_unused(root, deployment)
+        return {"released": True}
+    finally:
+        os.close(guard)
+
+
+def holder(root: str, deployment: str) -> dict:
+    """`{"holder": record or null}`. Reads only."""
+    return {"holder": read_json(os.path.join(root, deployment, RECORD)) or None}
+
+
+def _enter(directory: str) -> int:
+    while True:
+        make_private_dirs(directory)
+        try:
+            guard = lock_file(os.path.join(directory, GUARD), wait=True)
+        except FileNotFoundError:  # the last `unlock` removed the directory since the line above
+            continue
+        if guard is not None:
+            return guard

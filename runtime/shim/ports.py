@@ -1,0 +1,108 @@
+"""The verb `ports`: whether addresses can be bound, and who is in the way of those that can't."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+
+from .proc import PROCESS_VARIABLE, Table
+from .record import RequestError
+
+MAX_QUERIES = 4096
+LISTENING = "0A"
+
+
+def ports(queries: object) -> list[dict]:
+    """One `{"problem", "pid", "command", "process"}` per query; `problem` is null for a free port."""
+    if not isinstance(queries, list) or len(queries) > MAX_QUERIES:
+        raise RequestError("`queries` is not a list of at most %d" % MAX_QUERIES)
+    problems = [_try_bind(query) for query in queries]
+    if "taken" not in problems:
+        return [_answer(problem) for problem in problems]
+    table, sockets = Table(), _sockets()
+    owners = _socket_owners({inode for inodes in sockets.values() for inode in inodes})
+    return [
+        _answer(problem, *_who(query["port"], sockets, owners, table))
+        if problem == "taken"
+        else _answer(problem)
+        for query, problem in zip(queries, problems)
+    ]
+
+
+def _answer(
+    problem: str | None, pid: int | None = None, command: str | None = None, process: str | None = None
+) -> dict:
+    return {"problem": problem, "pid": pid, "command": command, "process": process}
+
+
+def _try_bind(query: object) -> str | None:
+    """Bind for a moment: only this also sees ports of outgoing connections and of other users."""
+    if not isinstance(query, dict) or not isinstance(query.get("port"), int):
+        raise RequestError("a query has no `port`")
+    host = query.get("host") or "0.0.0.0"
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, query["port"], type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as attempt:
+            # As servers do, so that connections in TIME_WAIT don't count.
+            attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            attempt.bind(address)
+            attempt.listen(1)
+    except socket.gaierror as error:
+        return "`%s` has no address: %s" % (host, error.strerror)
+    except OverflowError:
+        return "%d is not a port" % query["port"]
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return "taken"
+        if error.errno == errno.EADDRNOTAVAIL:
+            return "`%s` is not an address of this node" % host
+        return os.strerror(error.errno or 0)
+    return None
+
+
+def _sockets() -> dict[int, list[str]]:
+    """Inodes of TCP sockets by local port, those that listen first."""
+    found: dict[int, list[str]] = {}
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(path, encoding="ascii") as file:
+                rows = [line.split() for line in file][1:]
+        except OSError:  # no IPv6
+            continue
+        for row in rows:
+            inodes = found.setdefault(int(row[1].rpartition(":")[2], 16), [])
+            inodes.insert(0 if row[3] == LISTENING else len(inodes), row[9])
+    return found
+
+
+def _socket_owners(inodes: set[str]) -> dict[str, int]:
+    """Which process has a socket open, as far as we may look."""
+    owners: dict[str, int] = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            for descriptor in os.listdir("/proc/%s/fd" % name):
+                target = os.readlink("/proc/%s/fd/%s" % (name, descriptor))
+                if target.startswith("socket:[") and target[8:-1] in inodes:
+                    owners.setdefault(target[8:-1], int(name))
+        except OSError:  # it ended, or is another user's
+            continue
+    return owners
+
+
+def _who(port: int, sockets: dict, owners: dict, table: Table) -> tuple[int | None, str | None, str | None]:
+    pid = next((owners[inode] for inode in sockets.get(port, ()) if inode in owners), None)
+    if pid is None:
+        return None, None, None
+    started = table.marker_of(pid).get(PROCESS_VARIABLE)
+    return pid, _command_line(pid), started.rpartition("/")[0] if started else None
+
+
+def _command_line(pid: int) -> str | None:
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as file:
+            return file.read(4096).replace(b"\0", b" ").decode("utf-8", "replace").strip()
+    except OSError:
+        return None

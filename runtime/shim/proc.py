@@ -1,0 +1,170 @@
+"""What /proc tells about processes, and signals that never reach a stranger.
+
+A pid alone proves nothing: numbers are reused. A process is named by its pid and its start, in ticks since
+boot.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+RUN_DIR_VARIABLE = "PDCTL_RUN_DIR"
+PROCESS_VARIABLE = "PDCTL_PROCESS"
+NODE_VARIABLE = "PDCTL_NODE"
+
+
+class Process:
+    """One living process, as it was when its /proc entry was read."""
+
+    __slots__ = ("command", "group", "parent", "pid", "rss_bytes", "session", "start_ticks", "state")
+
+    def __init__(self, pid: int, stat: bytes) -> None:
+        # The command, in parentheses, may itself hold spaces and parentheses: count from the last one.
+        opening, closing = stat.index(b"("), stat.rindex(b")")
+        fields = stat[closing + 2 :].split()
+        self.pid = pid
+        self.command = stat[opening + 1 : closing].decode("utf-8", "replace")
+        self.state = fields[0].decode("ascii")
+        self.parent = int(fields[1])
+        self.group = int(fields[2])
+        self.session = int(fields[3])
+        self.start_ticks = int(fields[19])
+        self.rss_bytes = int(fields[21]) * PAGE_BYTES
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        return (self.pid, self.start_ticks)
+
+
+class Table:
+    """All living processes at one moment. Zombies count as dead: an init that reaps late fools nobody.
+
+    `known` carries environment markers from an earlier table, since reading environments is the slow part.
+    """
+
+    def __init__(self, known: dict | None = None) -> None:
+        self.processes: dict[int, Process] = {}
+        self._markers: dict[tuple[int, int], dict[str, str]] = {} if known is None else known
+        self._children: dict[int, list[int]] = {}
+        for name in os.listdir("/proc"):
+            process = read_process(int(name)) if name.isdigit() else None
+            if process:
+                self.processes[process.pid] = process
+                self._children.setdefault(process.parent, []).append(process.pid)
+
+    def find(self, pid: object, start_ticks: object) -> Process | None:
+        """The process with this very identity, if it lives."""
+        process = self.processes.get(pid) if isinstance(pid, int) else None
+        return process if process and process.start_ticks == start_ticks else None
+
+    def tree(self, pid: int) -> list[Process]:
+        """A process and its descendants."""
+        found, pending = [], [pid]
+        while pending:
+            current = pending.pop()
+            if current in self.processes:
+                found.append(self.processes[current])
+            pending.extend(self._children.get(current, ()))
+        return found
+
+    def carriers(self, directory: str) -> list[tuple[Process, dict[str, str]]]:
+        """Processes whose environment says that they belong to a run at or below `directory`.
+
+        The variable survives setsid, double fork and a shim that died, but not `env -i`. The caller and its
+        own ancestors are left out, should an operator work from within a process that pdctl started.
+        """
+        below = directory.rstrip("/") + "/"
+        exempt = self._ancestors(os.getpid())
+        found = []
+        for process in self.processes.values():
+            marker = self._marker(process)
+            if marker and (marker[RUN_DIR_VARIABLE] + "/").startswith(below) and process.pid not in exempt:
+                found.append((process, marker))
+        return found
+
+    def marker_of(self, pid: int) -> dict[str, str]:
+        """`PDCTL_...` variables of a process; empty when pdctl did not start it."""
+        process = self.processes.get(pid)
+        return self._marker(process) if process else {}
+
+    def _marker(self, process: Process) -> dict[str, str]:
+        marker = self._markers.get(process.identity)
+        if marker is None:
+            marker = self._markers[process.identity] = _read_marker(process.pid)
+        return marker
+
+    def _ancestors(self, pid: int) -> set[int]:
+        found: set[int] = set()
+        while pid in self.processes and pid not in found:
+            found.add(pid)
+            pid = self.processes[pid].parent
+        return found
+
+
+def read_process(pid: int) -> Process | None:
+    """None when there is no such process, or only its zombie."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as file:
+            process = Process(pid, file.read())
+    except OSError:  # it ended meanwhile
+        return None
+    return None if process.state in "ZX" else process
+
+
+def send_signal(process: Process, number: int) -> bool:
+    """Signal this very process; False when it has ended or may not be signalled."""
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except AttributeError:  # Python 3.8
+        return _send_by_pid(process, number)
+    except OSError as error:
+        return error.errno == errno.ENOSYS and _send_by_pid(process, number)  # Linux before 5.3
+    try:
+        # Checked with the descriptor open, so the number can't pass to another process in between.
+        if not _is_same(process):
+            return False
+        signal.pidfd_send_signal(descriptor, number)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def boot_id() -> str:
+    """Changes with each boot of the host, which makes pids and ticks of the last boot meaningless."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def _send_by_pid(process: Process, number: int) -> bool:
+    if not _is_same(process):
+        return False
+    try:
+        os.kill(process.pid, number)
+    except OSError:
+        return False
+    return True
+
+
+def _is_same(process: Process) -> bool:
+    now = read_process(process.pid)
+    return now is not None and now.start_ticks == process.start_ticks
+
+
+def _read_marker(pid: int) -> dict[str, str]:
+    try:
+        with open("/proc/%d/environ" % pid, "rb") as file:
+            environ = file.read()
+    except OSError:  # it ended, or is another user's
+        return {}
+    if RUN_DIR_VARIABLE.encode() not in environ:
+        return {}
+    pairs = (
+        os.fsdecode(entry).partition("=") for entry in environ.split(b"\0") if entry.startswith(b"PDCTL_")
+    )
+    marker = {name: value for name, _, value in pairs}
+    return marker if RUN_DIR_VARIABLE in marker else {}

@@ -1,0 +1,123 @@
+"""Files of one run: `ROOT/<deployment>/<process_id>/<run_id>/`, never used for a second run.
+
+    spec.json     what was asked for status.json   who runs: pids with their start ticks, boot id; written
+    once, before the program begins exit.json     how it ended; its space is reserved at the start, so that
+    it fits on a disk that filled up since output.log    stdout and stderr; output.log.1 is what was rotated
+    away
+
+Beside the runs, `ROOT/<deployment>/<process_id>/lock` is held (flock) by the shim as long as it lives.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+
+LOCK = "lock"
+SPEC = "spec.json"
+STATUS = "status.json"
+EXIT = "exit.json"
+OUTPUT = "output.log"
+OUTPUT_ROTATED = "output.log.1"
+EXIT_BYTES = 4096
+MAX_FILE_BYTES = 8 << 20
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,126}")
+_RUN_ID = re.compile(r"[0-9]{6}")
+
+
+class RequestError(Exception):
+    """The request makes no sense; its text is the answer."""
+
+
+def check_name(name: object) -> str:
+    """Deployment and process names become path segments, so nothing may pass that could lead elsewhere."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or ".." in name:
+        raise RequestError("`%s` is not a name" % (name,))
+    return name
+
+
+def run_ids(process_dir: str) -> list[str]:
+    """Runs of a process, oldest first."""
+    try:
+        return sorted(name for name in os.listdir(process_dir) if _RUN_ID.fullmatch(name))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def process_ids(deployment_dir: str) -> list[str]:
+    """Processes that have a directory, in the order of their names."""
+    try:
+        names = sorted(os.listdir(deployment_dir))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [name for name in names if os.path.isdir(os.path.join(deployment_dir, name))]
+
+
+def make_private_dirs(path: str) -> None:
+    """Environments may hold secrets, so directories that we make are the user's alone."""
+    old = os.umask(0o077)
+    try:
+        os.makedirs(path, exist_ok=True)
+    finally:
+        os.umask(old)
+
+
+def write_json(path: str, value: object) -> None:
+    """Replace a file: after a crash at any moment it holds the old content or the new one."""
+    temporary = "%s.%d.tmp" % (path, os.getpid())
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(value, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise
+
+
+def read_json(path: str) -> dict:
+    """The object in a file; empty when the file is missing, cut off, or anything else."""
+    try:
+        with open(path, "rb") as file:
+            value = json.loads(file.read(MAX_FILE_BYTES).rstrip(b"\0"))
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def reserve_exit(path: str) -> int:
+    """Make an exit record without content and allocate its blocks now; returns the open file."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    os.posix_fallocate(descriptor, 0, EXIT_BYTES)
+    return descriptor
+
+
+def write_exit(descriptor: int, record: dict) -> None:
+    """Fill the reserved space: one write in place, which needs no new blocks."""
+    text = json.dumps(record).encode()
+    if len(text) > EXIT_BYTES:
+        text = json.dumps(dict(record, reason=str(record.get("reason"))[:200])).encode()
+    os.pwrite(descriptor, text.ljust(EXIT_BYTES, b"\0"), 0)
+    os.fsync(descriptor)
+
+
+def lock_file(path: str, wait: bool = False) -> int | None:
+    """Open and flock a file that its holder may remove; None when another process holds it."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            # The file may have been removed between open and flock: then this lock guards nothing.
+            if os.stat(path).st_ino == os.fstat(descriptor).st_ino:
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except FileNotFoundError:
+            pass
+        os.close(descriptor)

@@ -1,0 +1,89 @@
+"""The verb `status`: the truth about every process of a deployment, from its records and from /proc.
+
+States: starting, running, exited, orphaned (its shim or its directory is gone, it lives on), lost (it ended
+without a record, as after a reboot). A process that was never started is absent from the answer.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from .family import Family, living_below
+from .proc import NODE_VARIABLE, PROCESS_VARIABLE, Table, boot_id
+from .record import EXIT, SPEC, process_ids, read_json
+
+SETTLE_TRIES = 20
+SETTLE_S = 0.01
+
+
+def status(root: str, deployment: str, node: object) -> list[dict]:
+    """One entry per process. With a node's name, other nodes' (on a shared file system) are left out."""
+    deployment_dir = os.path.join(root, deployment)
+    table, boot = Table(), boot_id()
+    names = set(process_ids(deployment_dir))
+    names |= living_below(deployment_dir, table)
+    entries = [_settled(deployment_dir, name, table, boot) for name in sorted(names)]
+    return [entry for entry in entries if entry and (node is None or entry["node"] in (None, node))]
+
+
+def _settled(deployment_dir: str, process_id: str, table: Table, boot: str) -> dict | None:
+    """Judge once more while the shim is between the end of its worker and the record of it."""
+    process_dir = os.path.join(deployment_dir, process_id)
+    entry = describe(process_id, Family(process_dir, table, boot), boot)
+    for _ in range(SETTLE_TRIES):
+        if entry is None or entry["state"] != "ending":
+            return entry
+        time.sleep(SETTLE_S)
+        entry = describe(process_id, Family(process_dir, Table(), boot), boot)
+    return entry and dict(entry, state="lost", reason="it has ended and its shim does not answer")
+
+
+def describe(process_id: str, family: Family, boot: str) -> dict | None:
+    """One entry of the answer; None when the process has no run and nothing of it lives."""
+    if family.run_dir is None and not family.members:
+        return None
+    spec = read_json(os.path.join(family.run_dir, SPEC)) if family.run_dir else {}
+    ended = read_json(os.path.join(family.run_dir, EXIT)) if family.run_dir else {}
+    state, reason = judge(family, ended, boot)
+    marker = family.homeless[0] if family.homeless else {}
+    return {
+        "process_id": process_id,
+        "run_id": _run_id(family, marker),
+        "node": marker.get(NODE_VARIABLE) or spec.get("node") or family.status.get("node"),
+        "state": state,
+        "reason": reason,
+        "digest": None if marker else spec.get("digest") or family.status.get("digest"),
+        "pid": family.worker.pid if family.worker else None if marker else family.status.get("pid"),
+        "started_at": None if marker else family.status.get("started_at"),
+        "ended_at": ended.get("ended_at"),
+        "exit_code": ended.get("code"),
+        "signal": ended.get("signal"),
+        "is_stopped": bool(ended.get("stopped")),
+        "rss_bytes": family.rss_bytes,
+        "num_alive": len(family.members),
+        "argv": spec.get("argv", []),
+        "env": spec.get("env", {}),
+    }
+
+
+def judge(family: Family, ended: dict, boot: str) -> tuple[str, str | None]:
+    """The state and, when it needs words, why."""
+    if family.homeless:
+        return "orphaned", "its run directory was removed"
+    if ended:
+        return "exited", ended.get("reason")
+    if family.status and family.status.get("boot_id") != boot:
+        return "lost", "the host rebooted"
+    if family.worker:
+        damaged = None if family.status else "its status.json is damaged"
+        return ("running", damaged) if family.shim else ("orphaned", "its shim is gone")
+    if family.shim:
+        return ("ending", None) if family.status else ("starting", None)
+    return "lost", "it ended without a record of how" if family.status else "its shim ended before it started"
+
+
+def _run_id(family: Family, marker: dict) -> str | None:
+    if marker:
+        return marker.get(PROCESS_VARIABLE, "").rpartition("/")[2] or None
+    return os.path.basename(family.run_dir) if family.run_dir else None
