@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Literal, cast
 
-from pdctl.executors.base import Executor, ExecutorFactory
+from pdctl.executors.base import Executor
 from pdctl.program import Program
+from pdctl.topology.model import Cluster
 
+ExecutorFactory = Callable[[Cluster, Mapping[str, str]], Executor]
 Family = Literal["engines", "routers", "executors"]
 
 # Modules of a family's folder that others build on; they name no plug-in.
-_SHARED_MODULES = frozenset({"base", "flags", "shimmed", "shells"})
+_SHARED_MODULES = frozenset({"base", "flags", "shimmed", "calls", "shell"})
 
 
 def names(family: Family) -> tuple[str, ...]:
@@ -37,11 +40,6 @@ def program(family: Literal["engines", "routers"], name: str) -> Program | None:
 def executor_factory(name: str) -> ExecutorFactory | None:
     module = _find("executors", name)
     return None if module is None else cast(ExecutorFactory, getattr(module, "create"))  # noqa: B009
-
-
-def executor(name: str) -> Executor | None:
-    factory = executor_factory(name)
-    return None if factory is None else factory()
 
 
 def _find(family: Family, name: str) -> ModuleType | None:

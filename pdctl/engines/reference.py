@@ -103,10 +103,18 @@ def _transfer_flags(topology: Topology) -> list[str]:
 def _widths_are_one(topology: Topology) -> Iterable[Diagnostic]:
     for role in topology.roles:
         parallel = role.parallel
-        widths = {"tp": parallel.tp, "attn_dp": parallel.attn_dp, "ep": parallel.ep, "pp": parallel.pp}
-        for name, width in widths.items():
+        widths: dict[DocumentPath, int] = {
+            ("nodes",): role.nodes or 1,
+            ("devices",): role.devices or 1,
+            ("parallel", "tp"): parallel.tp,
+            ("parallel", "attn_dp"): parallel.attn_dp,
+            ("parallel", "ep"): parallel.ep,
+            ("parallel", "pp"): parallel.pp,
+        }
+        for key, width in widths.items():
             if width != 1:
-                path: DocumentPath = (role.name, "parallel", name)
+                path = (role.name, *key)
+                name = key[-1]
                 yield Diagnostic(
                     code="PD210",
                     message=f"the reference engine runs an instance in one process, found `{name}: {width}`",
