@@ -76,7 +76,7 @@ class ReferenceEngine:
     def prepare(self, topology: Topology, python: str) -> tuple[str, ...]:
         if not topology.model.is_builtin:
             return ()
-        return (python, "-m", "runtime.models", "pull", topology.model.name, "--progress", "json")
+        return (python, "-m", "runtime.models", "pull", topology.model.path, "--progress", "json")
 
     def rules(self) -> tuple[Rule, ...]:
         return (

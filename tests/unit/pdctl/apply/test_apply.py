@@ -1,0 +1,167 @@
+"""The order of a change, and what is looked at before anything is touched."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pdctl.apply.apply import Change, apply
+from pdctl.apply.canary import run_canary
+from pdctl.apply.rollout import RolloutOptions
+from pdctl.compiler import compile_plan
+from pdctl.diagnostics import DiagnosticError
+from pdctl.events import Preparing, Verified
+from pdctl.executors.calls import (
+    CommandEnded,
+    OutputLine,
+    PortAnswer,
+    PortQuery,
+    ProbeAnswer,
+    StopOutcome,
+    Survivor,
+)
+from pdctl.reconcile.reconcile import reconcile
+from pdctl.state.observed import ObservedState
+from pdctl.topology.model import Model
+
+
+@pytest.fixture
+def bring(cluster, sink, clock):
+    """Make `plan` true on the scripted cluster."""
+
+    def run(plan, observed=None):
+        observed = observed or cluster.observe(plan.name)
+        change = Change(plan=plan, observed=observed, changes=reconcile(plan, observed))
+        apply(change, cluster, sink=sink, clock=clock, options=RolloutOptions())
+
+    return run
+
+
+def taken(port: int, **holder) -> PortAnswer:
+    return PortAnswer(query=PortQuery(node="n1", host="10.0.0.1", port=port), problem="taken", **holder)
+
+
+def test_a_port_of_a_stranger_stops_everything_before_it_begins(plan, cluster, bring):
+    cluster.taken = {30000: taken(30000, pid=77, command="nginx"), 8000: taken(8000)}
+    with pytest.raises(DiagnosticError) as raised:
+        bring(plan)
+    assert [(each.code, each.message) for each in raised.value.diagnostics] == [
+        ("PD406", "port 30000 on `n1` is taken by process 77 (`nginx`)"),
+        ("PD406", "port 8000 on `n1` is taken by another process"),
+    ]
+    assert raised.value.diagnostics[0].help is not None
+    assert "--set prefill.port=NUMBER" in raised.value.diagnostics[0].help
+    assert cluster.calls == []
+
+
+def test_a_port_of_another_deployment_names_it(plan, cluster, bring):
+    cluster.taken = {30000: taken(30000, pid=77, process="other/prefill-0.0")}
+    with pytest.raises(DiagnosticError) as raised:
+        bring(plan)
+    (fault,) = raised.value.diagnostics
+    assert fault.message == "port 30000 on `n1` is taken by `other/prefill-0.0` of pdctl"
+    assert fault.help == "`pdctl down other`, or choose other ports"
+
+
+def test_a_port_of_a_process_that_is_about_to_stop_counts_as_free(plan, cluster, bring):
+    bring(plan)
+    cluster.taken = {30000: taken(30000, pid=77, process="test/prefill-0.0")}
+    bring(plan)  # the scripted digests differ, so everything is replaced
+    assert cluster.calls[3] == "stop router-0.0"
+    assert cluster.calls[4] == "stop prefill-0.0 decode-0.0"
+
+
+def test_a_process_that_can_not_be_killed_stops_the_change(plan, cluster, bring):
+    bring(plan)
+    stuck = Survivor(pid=9, command="python", state="D")
+    cluster.survivors = {"decode-0.0": StopOutcome(process_id="decode-0.0", survivors=(stuck,))}
+    with pytest.raises(DiagnosticError) as raised:
+        bring(plan)
+    (fault,) = raised.value.diagnostics
+    assert fault.code == "PD605"
+    assert fault.message == "`decode-0.0` could not be stopped: 9 (`python`, state D) still lives"
+
+
+@pytest.fixture
+def builtin_plan(make_topology, make_inventory, reference_programs):
+    topology = make_topology(model=Model(path="builtin:tiny"))
+    return compile_plan(topology, make_inventory(1), reference_programs)
+
+
+def said(**fields) -> OutputLine:
+    return OutputLine(text=json.dumps(fields))
+
+
+def test_a_model_is_fetched_once_per_node_with_its_progress(builtin_plan, cluster, sink, bring):
+    cluster.outputs = {
+        "json": (
+            said(event="progress", name="tiny", received_bytes=5, total_bytes=10),
+            OutputLine(text="not of the protocol"),
+            said(event="waiting"),
+            CommandEnded(exit_code=0),
+        )
+    }
+    bring(builtin_plan)
+    assert cluster.calls[0] == "run json on n1"
+    assert [call for call in cluster.calls if call.startswith("run")] == ["run json on n1"]
+    progress = [event for event in sink.events if isinstance(event, Preparing)]
+    assert [(event.text, event.received_bytes) for event in progress] == [
+        ("fetching tiny", 5),
+        ("waiting for another fetch of the same file", None),
+    ]
+
+
+def test_a_failed_fetch_is_told_in_its_own_words_and_nothing_starts(builtin_plan, cluster, bring):
+    cluster.outputs = {
+        "json": (said(event="error", message="no network", hint="copy it"), CommandEnded(exit_code=1))
+    }
+    with pytest.raises(DiagnosticError) as raised:
+        bring(builtin_plan)
+    (fault,) = raised.value.diagnostics
+    assert (fault.code, fault.message, fault.help) == ("PD604", "no network", "copy it")
+    assert cluster.calls == ["run json on n1"]
+
+
+def test_a_preparation_that_says_nothing_is_told_by_its_last_lines(builtin_plan, cluster, bring):
+    cluster.outputs = {"json": (OutputLine(text="boom", is_error=True), CommandEnded(signal=9))}
+    with pytest.raises(DiagnosticError) as raised:
+        bring(builtin_plan)
+    (fault,) = raised.value.diagnostics
+    assert fault.message == "preparing `n1` failed with signal 9"
+    assert fault.excerpts[0].lines == ("boom",)
+
+
+def test_the_canary_shows_what_the_model_said(plan, cluster, sink, clock):
+    cluster.canary = [ProbeAnswer(status=200, body='{"text": " Paris."}')]
+    run_canary(plan, cluster, sink=sink, clock=clock)
+    assert [event.text for event in sink.events if isinstance(event, Verified)] == [" Paris."]
+
+
+def test_the_canary_is_patient_with_a_router_that_has_no_workers_yet(plan, cluster, sink, clock):
+    cluster.canary = [ProbeAnswer(status=503), ProbeAnswer(status=200, body='{"text": "x"}')]
+    run_canary(plan, cluster, sink=sink, clock=clock)
+    assert cluster.canary == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (ProbeAnswer(status=500, body="boom"), "HTTP 500: boom"),
+        (ProbeAnswer(error="connection refused"), "connection refused"),
+        (ProbeAnswer(status=200, body="no json"), "HTTP 200: no json"),
+    ],
+)
+def test_a_canary_that_fails_says_what_came_back(plan, cluster, sink, clock, answer, message):
+    cluster.canary = [answer]
+    with pytest.raises(DiagnosticError) as raised:
+        run_canary(plan, cluster, sink=sink, clock=clock)
+    (fault,) = raised.value.diagnostics
+    assert fault.message == f"the deployment is up, but a request through its router failed: {message}"
+
+
+def test_nothing_is_asked_of_the_nodes_when_nothing_is_to_start(plan, cluster, sink, clock):
+    observed = ObservedState(deployment=plan.name)
+    change = Change(plan=plan, observed=observed, changes=reconcile(plan, observed))
+    apply(change, cluster, sink=sink, clock=clock, options=RolloutOptions(wait=False))
+    assert [call.split()[0] for call in cluster.calls] == ["start"] * 3

@@ -1,0 +1,121 @@
+"""Start order, waiting, and the four ways in which a process doesn't come up."""
+
+from __future__ import annotations
+
+import pytest
+
+from pdctl.apply.rollout import Rollout, RolloutOptions
+from pdctl.diagnostics import DiagnosticError
+from pdctl.events import Ready, Waiting
+
+EVERYTHING = {"prefill-0.0": "not running", "decode-0.0": "not running", "router-0.0": "not running"}
+
+
+@pytest.fixture
+def roll_out(plan, cluster, sink, clock):
+    def run(to_start, **options):
+        rollout = Rollout(
+            plan=plan, executor=cluster, sink=sink, clock=clock, options=RolloutOptions(**options)
+        )
+        rollout.run(to_start)
+
+    return run
+
+
+def test_the_router_starts_when_the_engines_serve(roll_out, cluster, sink, script):
+    cluster.scripts = {"decode-0.0": script(ready_after_s=5.0)}
+    roll_out(EVERYTHING)
+    assert cluster.calls[-1] == "start router-0.0"
+    assert sink.text() == [
+        *("starting prefill-0.0", "starting decode-0.0", "started prefill-0.0", "started decode-0.0"),
+        *("ready prefill-0.0", "ready decode-0.0"),
+        *("starting router-0.0", "started router-0.0", "ready router-0.0"),
+    ]
+
+
+def test_waiting_says_what_for_and_how_long(roll_out, cluster, sink, script):
+    cluster.scripts = {"decode-0.0": script(ready_after_s=10.0, lines=("loading weights",))}
+    roll_out(EVERYTHING)
+    waits = [
+        event for event in sink.events if isinstance(event, Waiting) and event.process_id == "decode-0.0"
+    ]
+    assert waits[0].reason == "HTTP 503"
+    assert waits[0].last_line == "loading weights"
+    assert waits[0].deadline_s == 600.0
+    assert [wait.elapsed_s for wait in waits] == sorted(wait.elapsed_s for wait in waits)
+    assert 5 <= len(waits) <= 10
+
+
+def test_nothing_is_started_where_all_runs_and_serves(roll_out, plan, cluster, sink):
+    for process in plan.processes:
+        cluster.start(plan, process)
+    cluster.calls.clear()
+    cluster.clock.sleep(60)
+    roll_out({})
+    assert cluster.calls == []
+    assert sink.text() == ["ready prefill-0.0", "ready decode-0.0", "ready router-0.0"]
+
+
+def test_without_wait_everything_is_started_at_once(roll_out, cluster, clock):
+    before = clock.now()
+    roll_out(EVERYTHING, wait=False)
+    assert sorted(cluster.calls) == ["start decode-0.0", "start prefill-0.0", "start router-0.0"]
+    assert clock.now() == before
+
+
+def test_a_process_that_exits_ends_the_rollout_with_its_last_lines(roll_out, cluster, sink, script):
+    cluster.scripts = {
+        "decode-0.0": script(ready_after_s=None, ends_after_s=3.0, lines=("loading", "error: no model"))
+    }
+    with pytest.raises(DiagnosticError) as raised:
+        roll_out(EVERYTHING)
+    (fault,) = raised.value.diagnostics
+    assert fault.code == "PD602"
+    assert fault.message == "`decode-0.0` exited with code 1 before the deployment was ready"
+    assert fault.excerpts[0].lines == ("loading", "error: no model")
+    assert "start router-0.0" not in cluster.calls
+    assert sink.text()[-1] == "failed decode-0.0"
+
+
+def test_all_that_failed_by_then_is_told_at_once(roll_out, cluster, script):
+    dead = script(ready_after_s=None, ends_after_s=0.0)
+    cluster.scripts = {"prefill-0.0": dead, "decode-0.0": dead}
+    with pytest.raises(DiagnosticError) as raised:
+        roll_out(EVERYTHING)
+    assert [each.message.split()[0] for each in raised.value.diagnostics] == ["`prefill-0.0`", "`decode-0.0`"]
+
+
+def test_a_process_that_was_ready_and_dies_while_others_load_is_noticed(roll_out, cluster, script):
+    cluster.scripts = {
+        "prefill-0.0": script(ready_after_s=1.0, ends_after_s=4.0),
+        "decode-0.0": script(ready_after_s=30.0),
+    }
+    with pytest.raises(DiagnosticError, match=r"PD602: `prefill-0\.0` exited"):
+        roll_out(EVERYTHING)
+
+
+def test_a_process_that_hangs_is_given_up_at_its_deadline(roll_out, cluster, clock, script):
+    cluster.scripts = {"decode-0.0": script(ready_after_s=None)}
+    began = clock.now()
+    with pytest.raises(DiagnosticError) as raised:
+        roll_out(EVERYTHING, deadline_s=20.0)
+    (fault,) = raised.value.diagnostics
+    assert (fault.code, fault.message) == ("PD603", "`decode-0.0` was not ready within 20 s")
+    assert "its last probe saw: HTTP 503" in fault.notes
+    assert 20 < clock.now() - began < 22
+
+
+def test_a_program_that_can_not_be_executed_is_told_with_its_name(roll_out, cluster, script):
+    cluster.scripts = {"prefill-0.0": script(start_error="no such file: python9")}
+    with pytest.raises(DiagnosticError) as raised:
+        roll_out(EVERYTHING)
+    (fault,) = raised.value.diagnostics
+    assert fault.code == "PD601"
+    assert fault.message == "`prefill-0.0` could not be started on `n1`: no such file: python9"
+
+
+def test_readiness_is_told_with_the_time_that_it_took(roll_out, cluster, sink, script):
+    cluster.scripts = {"prefill-0.0": script(ready_after_s=7.0)}
+    roll_out(EVERYTHING)
+    (ready,) = [e for e in sink.events if isinstance(e, Ready) and e.process_id == "prefill-0.0"]
+    assert 7.0 <= ready.elapsed_s <= 8.0
