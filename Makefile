@@ -1,12 +1,14 @@
 # Two targets do all the set-up: `make demo` serves a model on this machine, `make test` passes the tests.
 PYTHON ?= python3
 VENV ?= .venv
+# For pip, such as an index with CPU builds of torch.
+PIP_ARGS ?=
 BIN := $(VENV)/bin
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[runtime,dev]'
+	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --constraint constraints.txt --editable '.[runtime,dev]'
 	touch $@
 
 .PHONY: setup demo test lint types check clean
