@@ -8,7 +8,8 @@ from runtime.router.asgi import Receive, Scope, Send
 from runtime.router.control import Control
 from runtime.router.generation import Generation
 from runtime.router.policies import make_policy
-from runtime.router.request import GENERATION_ROUTES
+from runtime.router.reply import Reply
+from runtime.router.request import GENERATION_ROUTES, read_head
 from runtime.router.settings import Role, RouterSettings
 from runtime.router.tally import Tally
 from runtime.router.workers import Fleet, Worker
@@ -38,11 +39,14 @@ class RouterApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        serve = self._control.serve
-        if scope["path"] in GENERATION_ROUTES and scope["method"] == "POST":
-            serve = self._generation.serve
+        method, path = scope["method"], scope["path"]
+        head = read_head(scope)
+        reply = Reply(send, head.request_id)
         try:
-            await serve(scope, receive, send)
+            if method == "POST" and path in GENERATION_ROUTES:
+                await self._generation.serve(path, head, receive, reply)
+            else:
+                await self._control.serve(method, path, head, reply)
         except Exception:  # the request boundary: one request's fault must not be another's
-            log.exception("%s %s failed", scope["method"], scope["path"])
-            raise
+            log.exception("%s %s failed", method, path)
+            await reply.error(500, "internal error of the router", code="internal_error")

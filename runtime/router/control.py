@@ -8,10 +8,9 @@ from collections.abc import Awaitable, Callable
 import orjson
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from runtime.router.asgi import Receive, Scope, Send
 from runtime.router.pool import Answer, FetchError, fetch
 from runtime.router.reply import JSON, Reply
-from runtime.router.request import RequestHead, read_head
+from runtime.router.request import GENERATION_ROUTES, RequestHead
 from runtime.router.tally import Tally, render_metrics
 from runtime.router.workers import Fleet, Worker
 
@@ -36,14 +35,11 @@ class Control:
         for path in PASSED_ON_PATHS:
             self._endpoints["GET", path] = self._passed_on(path)
 
-    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        head = read_head(scope)
-        reply = Reply(send, head.request_id)
-        method, path = scope["method"], scope["path"]
+    async def serve(self, method: str, path: str, head: RequestHead, reply: Reply) -> None:
         endpoint = self._endpoints.get((method, path))
         if endpoint is not None:
             await endpoint(head, reply)
-        elif any(known == path for _, known in self._endpoints):
+        elif path in GENERATION_ROUTES or any(known == path for _, known in self._endpoints):
             await reply.error(405, f"{method} is not allowed on {path}", code="method_not_allowed")
         else:
             await reply.error(404, f"no route {method} {path}", code="not_found")

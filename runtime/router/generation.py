@@ -7,7 +7,7 @@ import logging
 import random
 from dataclasses import dataclass
 
-from runtime.router.asgi import Receive, Scope, Send
+from runtime.router.asgi import Receive
 from runtime.router.body import BodyError, read_body, with_rendezvous
 from runtime.router.exchange import Exchange, FailureKind
 from runtime.router.logprobs import merge_prompt_logprobs
@@ -18,7 +18,6 @@ from runtime.router.request import (
     HungUpError,
     PayloadTooLargeError,
     RequestHead,
-    read_head,
     read_payload,
 )
 from runtime.router.retry import backoff_s
@@ -47,19 +46,17 @@ class Generation:
         self._settings = settings
         self._tally = tally
 
-    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def serve(self, path: str, head: RequestHead, receive: Receive, reply: Reply) -> None:
         """Answer the request, or fall silent if the client hangs up."""
         loop = asyncio.get_running_loop()
         started_s = loop.time()
-        head = read_head(scope)
-        reply = Reply(send, head.request_id)
         self._tally.begin()
         try:
-            request = await self._read(scope["path"], head, receive, reply)
+            request = await self._read(path, head, receive, reply)
             if request is not None:
                 await self._within_limits(request, receive, reply)
         finally:
-            self._tally.end(scope["path"], reply.status, loop.time() - started_s)
+            self._tally.end(path, reply.status, loop.time() - started_s)
 
     async def _read(
         self, path: str, head: RequestHead, receive: Receive, reply: Reply
@@ -87,7 +84,8 @@ class Generation:
         except TimeoutError:
             await reply.error(504, f"no whole answer within {timeout_s:g} s", code="request_timeout")
         except asyncio.CancelledError:
-            if not hang_up.has_happened:
+            if not hang_up.has_happened:  # the server's grace is over
+                await reply.error(503, "the router is shutting down", code="shutting_down")
                 raise
             log.debug("client of %s hung up", request.head.request_id.decode("latin-1"))
 

@@ -60,7 +60,6 @@ async def serve(settings: RouterSettings, listener: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.stop)
-    polls = asyncio.create_task(health.watch(app.workers, settings.health))
     # What was built so far stays for ever: the collector need not look at it again.
     gc.collect()
     gc.freeze()
@@ -71,8 +70,12 @@ async def serve(settings: RouterSettings, listener: socket.socket) -> None:
         file=sys.stderr,
         flush=True,
     )
-    await server.serve(sockets=[listener])
-    polls.cancel()
+    async with (
+        asyncio.TaskGroup() as group
+    ):  # without health checks a router is wrong: if they end, so does it
+        polls = group.create_task(health.watch(app.workers, settings.health))
+        await server.serve(sockets=[listener])
+        polls.cancel()
 
 
 def _config(app: RouterApp, settings: RouterSettings) -> uvicorn.Config:
