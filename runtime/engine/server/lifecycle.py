@@ -76,7 +76,7 @@ class _Lifecycle:
         return self._exit_code
 
     def _load(self) -> None:
-        """In a thread of its own. Whatever goes wrong, the server must not wait for a model that never comes."""
+        """In a thread of its own. Whatever goes wrong, nobody must wait for a model that never comes."""
         model: ServedModel | None = None
         try:
             model = self._load_model()

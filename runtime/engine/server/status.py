@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from starlette.responses import PlainTextResponse, Response
 from runtime.engine.request import EngineStats, SamplingParams
 from runtime.engine.server.errors import RequestError
 from runtime.engine.server.fields import parse_object
-from runtime.engine.server.http import read_body
+from runtime.engine.server.http import read_body, run_while_connected
 from runtime.engine.server.sampling_fields import SamplingRequest
 from runtime.engine.server.sequences import SequencePlan, build_sequences
 from runtime.engine.server.state import ServedModel, ServerState
@@ -37,20 +38,9 @@ class StatusRoutes:
         return PlainTextResponse("OK")
 
     async def health_generate(self, request: Request) -> Response:
-        """200 after one token was really generated."""
-        state = self._state
+        """200 after one token was really generated. Needs no other half, in any mode."""
         model = self._require_live_loop()
-        sampling = SamplingRequest(params=SamplingParams(max_new_tokens=1, temperature=0.0, ignore_eos=True))
-        plan = SequencePlan(
-            rid="health",
-            token_ids=(_HEALTH_TOKEN,),
-            sampling=sampling,
-            rendezvous=None,
-            num_top_logprobs=None,
-        )
-        sequences = build_sequences([plan], state=state, model=model)
-        async with state.generate(sequences, request_id="health") as generation:
-            await generation.collect()
+        await run_while_connected(request.receive, self._generate_one_token(model))
         return PlainTextResponse("OK")
 
     async def models(self, request: Request) -> Response:
@@ -133,6 +123,25 @@ class StatusRoutes:
         return Response(
             self._state.metrics.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8"
         )
+
+    async def _generate_one_token(self, model: ServedModel) -> None:
+        sampling = SamplingRequest(params=SamplingParams(max_new_tokens=1, temperature=0.0, ignore_eos=True))
+        plan = SequencePlan(
+            rid="health-check",
+            token_ids=(_HEALTH_TOKEN,),
+            sampling=sampling,
+            rendezvous=None,
+            num_top_logprobs=None,
+        )
+        sequences = build_sequences([plan], state=self._state, model=model)
+        try:
+            async with (
+                asyncio.timeout(MAX_HEARTBEAT_AGE_S),
+                self._state.generate(sequences, request_id=plan.rid) as generation,
+            ):
+                await generation.collect()
+        except TimeoutError as fault:
+            raise RequestError(f"no token within {MAX_HEARTBEAT_AGE_S:g} s", status=503) from fault
 
     def _require_live_loop(self) -> ServedModel:
         model = self._state.model

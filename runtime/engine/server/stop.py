@@ -22,8 +22,8 @@ class StopMatcher:
     """Cuts a text at the stop string that completes first, whatever the pieces it arrives in.
 
     Every stop string that is partly seen keeps how many of its characters the text ends with (Knuth, Morris
-    and Pratt). So a character costs constant time per partly seen string, however long the strings are, and the
-    longest such prefix is exactly what must be held back: it may turn out to be the beginning of a stop string.
+    and Pratt). So a character costs constant time per partly seen string, however long the strings are, and
+    the longest such prefix is exactly what must be held back: it may be the beginning of a stop string.
     """
 
     def __init__(self, stop_strings: Sequence[str], *, keep_match: bool = False) -> None:

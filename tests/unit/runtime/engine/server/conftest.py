@@ -72,8 +72,8 @@ class _Running:
 class EchoEngine:
     """Answers a prompt with what stands in it after `say:`, one byte per step; else with `abcdef…`.
 
-    `fail:STATUS:` in a prompt aborts it with that status, before the first token or, with `fail-late:STATUS:`,
-    after two.
+    `fail:STATUS:` in a prompt aborts it with that status before the first token, `fail-late:STATUS:` after
+    two.
     """
 
     step_s: float = 0.0
@@ -96,7 +96,9 @@ class EchoEngine:
 
     def abort(self, rid: str) -> None:
         self.aborted.append(rid)
-        self._commands.put(lambda: self._end(rid, Finish(reason=FinishReason.ABORT, message="aborted", status=500)))
+        self._commands.put(
+            lambda: self._end(rid, Finish(reason=FinishReason.ABORT, message="aborted", status=500))
+        )
 
     def stats(self) -> EngineStats:
         return EngineStats(
@@ -133,7 +135,9 @@ class EchoEngine:
         for marker, after in ((b"fail:", 0), (b"fail-late:", 2)):
             if marker in text and running.num_sent == after:
                 status = int(text.split(marker)[1].split(b":")[0])
-                self._end(rid, Finish(reason=FinishReason.ABORT, message="the other half died", status=status))
+                self._end(
+                    rid, Finish(reason=FinishReason.ABORT, message="the other half died", status=status)
+                )
                 return
         sampling = running.request.sampling
         token = running.answer[running.num_sent] if running.num_sent < len(running.answer) else EOS_ID
@@ -197,7 +201,13 @@ def _serving(settings: EngineSettings, *, codec: ByteCodec | None, is_ready: boo
                 )
             )
         config = uvicorn.Config(
-            build_app(state), host="127.0.0.1", port=0, lifespan="off", log_config=None, loop="none", ws="none"
+            build_app(state),
+            host="127.0.0.1",
+            port=0,
+            lifespan="off",
+            log_config=None,
+            loop="none",
+            ws="none",
         )
         server = uvicorn.Server(config)
         serving = asyncio.ensure_future(server.serve())

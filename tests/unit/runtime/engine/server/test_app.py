@@ -127,9 +127,7 @@ def test_a_client_that_leaves_before_its_body_is_complete_is_forgotten(own_serve
 
 def test_characters_of_several_bytes_are_never_torn(client):
     text = "zwölf Boxkämpfer 🥊 jagen"
-    reply = client.post(
-        "/v1/completions", json={"prompt": f"say:{text}", "max_tokens": 90, "stream": True}
-    )
+    reply = client.post("/v1/completions", json={"prompt": f"say:{text}", "max_tokens": 90, "stream": True})
     chunks = [json.loads(line[6:]) for line in reply.text.split("\n\n")[:-2]]
     pieces = [chunk["choices"][0]["text"] for chunk in chunks]
     assert "".join(pieces) == text
@@ -160,4 +158,8 @@ def test_half_a_request_without_its_room_is_sent_to_the_router(start_server, mod
         rooms = {"bootstrap_host": "10.1.1.1", "bootstrap_port": None, "bootstrap_room": 77}
         assert server.client.post(path, json=body_for(path, "say:a") | rooms).status_code == 200
         rendezvous = server.engine.submitted[0].rendezvous
-        assert (rendezvous.bootstrap_host, rendezvous.bootstrap_port, rendezvous.room) == ("10.1.1.1", 8998, 77)
+        assert (rendezvous.bootstrap_host, rendezvous.bootstrap_port, rendezvous.room) == (
+            "10.1.1.1",
+            8998,
+            77,
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pytest
 
@@ -13,7 +14,9 @@ def events_of(text: str) -> list:
 
 
 def test_text_answer_has_sglangs_shape(client):
-    reply = client.post("/generate", json={"text": "say:hi", "rid": "r1", "sampling_params": {"max_new_tokens": 9}})
+    reply = client.post(
+        "/generate", json={"text": "say:hi", "rid": "r1", "sampling_params": {"max_new_tokens": 9}}
+    )
     body = reply.json()
     assert body["text"] == "hi"
     assert body["output_ids"] == [104, 105, 256]
@@ -54,7 +57,7 @@ def test_stream_repeats_the_text_so_far(client):
     events = events_of(client.post("/generate", json={"text": "say:abc", "stream": True}).text)
     texts = [event["text"] for event in events]
     assert texts[-1] == "abc"
-    assert all(later.startswith(earlier) for earlier, later in zip(texts, texts[1:], strict=False))
+    assert all(later.startswith(earlier) for earlier, later in pairwise(texts))
     assert [event["meta_info"]["finish_reason"] for event in events[:-1]] == [None] * (len(events) - 1)
     assert events[-1]["output_ids"] == [97, 98, 99, 256]
 
@@ -94,9 +97,9 @@ def test_stop_string_cuts_the_text_and_frees_the_engine(client, unified):
 
 def test_no_stop_trim_keeps_the_stop_string(client):
     params = {"stop": "STOP", "no_stop_trim": True}
-    assert client.post("/generate", json={"text": "say:1 STOP 2", "sampling_params": params}).json()["text"] == (
-        "1 STOP"
-    )
+    assert client.post("/generate", json={"text": "say:1 STOP 2", "sampling_params": params}).json()[
+        "text"
+    ] == ("1 STOP")
 
 
 def test_stop_token_is_no_part_of_the_text(client):
@@ -156,7 +159,11 @@ def test_unknown_and_null_keys_are_ignored(client):
         ({"text": "a", "lora_path": "x"}, "lora_path", "`lora_path` is not supported"),
         ({"text": "a", "top_logprobs_num": -1}, "top_logprobs_num", "`top_logprobs_num` is -1"),
         ({"text": "a", "return_logprob": 1}, "return_logprob", "`return_logprob` is 1"),
-        ({"text": "a", "return_logprob": True, "logprob_start_len": 0}, "logprob_start_len", "is 0, wanted -1"),
+        (
+            {"text": "a", "return_logprob": True, "logprob_start_len": 0},
+            "logprob_start_len",
+            "is 0, wanted -1",
+        ),
     ],
 )
 def test_a_wrong_body_is_refused_by_name(client, body, param, words):

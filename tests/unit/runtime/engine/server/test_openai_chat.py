@@ -62,7 +62,9 @@ def test_usage_chunk_comes_last_and_only_when_asked(client):
 
 def test_several_choices_count_the_prompt_once(client):
     body = post(client, n=3).json()
-    assert [(c["index"], c["message"]["content"]) for c in body["choices"]] == [(i, "hello") for i in range(3)]
+    assert [(c["index"], c["message"]["content"]) for c in body["choices"]] == [
+        (i, "hello") for i in range(3)
+    ]
     assert body["usage"] == {"prompt_tokens": 15, "completion_tokens": 18, "total_tokens": 33}
 
 
@@ -97,7 +99,9 @@ def test_text_parts_are_joined(client):
 
 
 def test_logprobs_have_tokens_bytes_and_alternatives(client):
-    content = post(client, logprobs=True, top_logprobs=2, max_tokens=1).json()["choices"][0]["logprobs"]["content"]
+    content = post(client, logprobs=True, top_logprobs=2, max_tokens=1).json()["choices"][0]["logprobs"][
+        "content"
+    ]
     assert [(entry["token"], entry["bytes"]) for entry in content] == [("h", [104])]
     assert [top["token"] for top in content[0]["top_logprobs"]] == ["h", "i"]
 
@@ -116,7 +120,11 @@ def test_logprobs_stream_with_every_token(client):
 
 def test_stop_string_ends_the_answer(client):
     choice = post(client, stop=["lo"]).json()["choices"][0]
-    assert (choice["message"]["content"], choice["finish_reason"], choice["matched_stop"]) == ("hel", "stop", "lo")
+    assert (choice["message"]["content"], choice["finish_reason"], choice["matched_stop"]) == (
+        "hel",
+        "stop",
+        "lo",
+    )
 
 
 def test_what_a_router_adds_is_ignored(client):

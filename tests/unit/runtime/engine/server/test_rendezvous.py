@@ -75,7 +75,11 @@ def test_the_values_are_the_engines_own_type():
         ({"bootstrap_room": 2**63, "bootstrap_host": "h"}, 1, "wanted an integer from 0 to"),
         ({"bootstrap_room": "1", "bootstrap_host": "h"}, 1, '`bootstrap_room` is "1"'),
         ({"bootstrap_room": 1}, 1, "`bootstrap_host` is null, wanted a host name"),
-        ({"bootstrap_room": 1, "bootstrap_host": "h", "bootstrap_port": 70000}, 1, "`bootstrap_port` is 70000"),
+        (
+            {"bootstrap_room": 1, "bootstrap_host": "h", "bootstrap_port": 70000},
+            1,
+            "`bootstrap_port` is 70000",
+        ),
     ],
 )
 def test_wrong_fields_are_refused_by_name(body, num_prompts, words):

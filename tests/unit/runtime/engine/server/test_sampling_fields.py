@@ -65,7 +65,7 @@ def test_top_k_minus_one_keeps_the_vocabulary_and_one_stop_string_may_stand_alon
         ({"stop": ""}, "wanted a string or a list of strings, none of them empty"),
         ({"stop": ["a", 1]}, "`sampling_params.stop` is"),
         ({"stop": {"a": 1}}, "wanted a string or a list"),
-        ({"stop": ["s%d" % i for i in range(257)]}, "has 257 strings, wanted at most 256"),
+        ({"stop": [f"s{i}" for i in range(257)]}, "has 257 strings, wanted at most 256"),
         ({"stop": ["s" * 65_537]}, "has 65537 characters in all, wanted at most 65536"),
         ({"stop_token_ids": [-1]}, "wanted a list of token ids"),
         ({"stop_token_ids": list(range(257))}, "has 257 ids, wanted at most 256"),
@@ -88,7 +88,8 @@ def test_ten_thousand_characters_and_a_hundred_stop_strings_are_fine():
 
 
 @pytest.mark.parametrize(
-    "values", [{"frequency_penalty": 0.0}, {"repetition_penalty": 1}, {"logit_bias": {}}, {"response_format": None}]
+    "values",
+    [{"frequency_penalty": 0.0}, {"repetition_penalty": 1}, {"logit_bias": {}}, {"response_format": None}],
 )
 def test_values_that_change_nothing_pass(values):
     read_openai_sampling(Fields(values), max_new_tokens=1)
