@@ -21,7 +21,9 @@ ExecutorFactory = Callable[[Cluster, Mapping[str, str]], Executor]
 Family = Literal["engines", "routers", "executors"]
 
 # Modules of a family's folder that others build on; they name no plug-in.
-_SHARED_MODULES = frozenset({"base", "flags", "shimmed", "calls", "shell"})
+_SHARED_MODULES = frozenset(
+    {"base", "flags", "answers", "archive", "calls", "link", "lock_call", "shell", "shimmed", "streams"}
+)
 
 
 def names(family: Family) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """The verb `run`: one command in the foreground, its lines as JSON, its end as the last line.
 
-`{"line", "is_error"}` for each line, then `{"exit_code", "signal", "error"}`. If the reader goes away, the
-command's whole group is killed: nobody would learn how it ended.
+`{"line", "is_error"}` for each line, then `{"exit_code", "signal", "error"}`. If the reader goes away, or on
+TERM, the command's whole group is killed: nobody would learn how it ended.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def run(request: dict) -> None:
     except (OSError, ValueError) as error:
         _print({"exit_code": None, "signal": None, "error": "cannot execute `%s`: %s" % (argv[0], error)})
         return
+    signal.signal(signal.SIGTERM, _leave)
     try:
         _relay(child)
     except BrokenPipeError:
@@ -70,6 +71,10 @@ def _relay(child: subprocess.Popen) -> None:
             if not chunk:
                 poll.unregister(descriptor)
                 del streams[descriptor]
+
+
+def _leave(number: int, frame: object) -> None:
+    raise BrokenPipeError
 
 
 def _print(entry: dict) -> None:

@@ -28,7 +28,7 @@ def lock(root: str, deployment: str, owner: object, replace: object) -> dict:
         if held and held.get("token") not in (owner["token"], replace):
             return {"acquired": False, "holder": held}
         write_json(path, owner)
-        return {"acquired": True, "replaced": held if held.get("token") == replace else None}
+        return {"acquired": True, "replaced": held if held and held.get("token") == replace else None}
     except OSError as error:
         return {"acquired": False, "error": "cannot write the lock: %s" % error}
     finally:

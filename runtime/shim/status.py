@@ -62,6 +62,7 @@ def describe(process_id: str, family: Family, boot: str) -> dict | None:
         "is_stopped": bool(ended.get("stopped")),
         "rss_bytes": family.rss_bytes,
         "num_alive": len(family.members),
+        "grace_s": spec.get("grace_s"),
         "argv": spec.get("argv", []),
         "env": spec.get("env", {}),
     }

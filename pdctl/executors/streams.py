@@ -1,0 +1,82 @@
+"""Streams of values made from streams of JSON lines, of one node or of several at a time."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+from pdctl.executors.shell import LineStream, UnreachableError
+from pdctl.state.fields import Fields, parse_fields
+
+T = TypeVar("T")
+MAX_BUFFERED = 1000  # lines; a reader that falls behind slows the nodes down instead of filling memory
+
+
+class _End:
+    """The last item of one source."""
+
+
+class ValueStream(Generic[T]):
+    """One node's lines, each read into a value."""
+
+    def __init__(self, source: LineStream, read: Callable[[Fields], T]) -> None:
+        self._source = source
+        self._read = read
+
+    def __iter__(self) -> Iterator[T]:
+        for line in self._source:
+            yield self._read(parse_fields("a line of the shim", line))
+
+    def close(self) -> None:
+        self._source.close()
+
+
+class MergedStream(Generic[T]):
+    """Several streams as one, each value as it comes. Iterate once; `close` from any thread ends it."""
+
+    def __init__(self, sources: Sequence[ValueStream[T]]) -> None:
+        self._sources = sources
+        self._items: queue.Queue[T | _End | Exception] = queue.Queue(MAX_BUFFERED)
+        self._is_closed = threading.Event()
+
+    def __iter__(self) -> Iterator[T]:
+        for source in self._sources:
+            threading.Thread(target=self._drain, args=(source,), daemon=True).start()
+        num_open = len(self._sources)
+        while num_open:
+            item = self._items.get()
+            if isinstance(item, _End):
+                num_open -= 1
+            elif isinstance(item, Exception):
+                raise item
+            else:
+                yield item
+
+    def close(self) -> None:
+        self._is_closed.set()
+        for source in self._sources:
+            source.close()
+
+    def _drain(self, source: ValueStream[T]) -> None:
+        try:
+            for item in source:
+                self._put(item)
+        except (UnreachableError, ValueError) as error:  # ValueError: a line that is not the shim's
+            self._put(error)
+        self._put(_End())
+
+    def _put(self, item: T | _End | Exception) -> None:
+        """Wait for room, but not for a reader that has left."""
+        while not self._is_closed.is_set():
+            try:
+                self._items.put(item, timeout=0.5)
+            except queue.Full:
+                continue
+            return
+        if isinstance(item, _End):
+            # A reader that closed from another thread still waits in `get`.
+            with self._items.mutex:
+                self._items.queue.append(item)
+                self._items.not_empty.notify()
