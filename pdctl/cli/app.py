@@ -1,0 +1,125 @@
+"""The command line as a whole: global options, verbs imported when called, one place for what goes wrong."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from pdctl.cli import exits
+from pdctl.cli.options import CONTEXT
+from pdctl.cli.output import Globals, ReaderGoneError
+from pdctl.cli.verbs import HELP_OF_VERBS
+from pdctl.views.canvas import ColorMode
+
+if TYPE_CHECKING:
+    from typer._click.core import Command, Context  # only its types: typer has its own copy of click
+    from typer._click.formatting import HelpFormatter
+
+EPILOG = (
+    "Exit codes: 0 done or nothing to do; 1 error, wrong usage too; 2 changes pending (with --exit-code); "
+    "130 interrupted."
+)
+
+
+class LazyGroup(TyperGroup):
+    """A group whose commands are modules, imported when they are called."""
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        return list(HELP_OF_VERBS)
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        if cmd_name in HELP_OF_VERBS:
+            return get_command(importlib.import_module(f"pdctl.cli.{cmd_name}").app)
+        if ctx.resilient_parsing:
+            return None
+        near = get_close_matches(cmd_name, HELP_OF_VERBS, n=1)
+        ctx.fail(f"no command `{cmd_name}`" + (f", did you mean `{near[0]}`?" if near else ""))
+
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(HELP_OF_VERBS.items()))
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    epilog=EPILOG,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings=dict(CONTEXT),
+)
+
+
+@app.callback(invoke_without_command=True)
+def pdctl(
+    ctx: typer.Context,
+    color: Annotated[ColorMode, typer.Option(help="Colour what is shown.")] = ColorMode.AUTO,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show neither progress nor warnings.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    """Serve large language models with prefill/decode disaggregation from one YAML topology.
+
+    Start with: pdctl up topologies/laptop_1p1d.yaml
+    """
+    ctx.obj = Globals(color=color, is_quiet=quiet, environ=os.environ)
+    if ctx.invoked_subcommand is not None:
+        return
+    if version:
+        from pdctl.cli.version import version as print_version
+
+        print_version(ctx)
+        return
+    typer.echo(ctx.get_help(), err=True)
+    raise typer.Exit(exits.ERROR)
+
+
+def run(args: Sequence[str]) -> int:
+    """Run one command line; the exit code. Nothing that happens in a verb escapes as a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        _soften(stream)
+    try:
+        code = get_command(app).main(list(args), prog_name="pdctl", standalone_mode=False)
+        sys.stdout.flush()
+    except typer.TyperException as error:
+        return _usage_error(error, args)
+    except (ReaderGoneError, BrokenPipeError):
+        _discard_stdout()
+        return exits.READER_GONE
+    except KeyboardInterrupt:
+        return exits.INTERRUPTED
+    except Exception as error:  # the boundary of the program: a bug becomes one line and a file
+        from pdctl.cli.crash import report
+
+        return report(error, os.environ)
+    return code if isinstance(code, int) else 0
+
+
+def _usage_error(error: typer.TyperException, args: Sequence[str]) -> int:
+    message = error.format_message().strip().removesuffix(".")
+    verb = next((word for word in args if word in HELP_OF_VERBS), None)
+    print(f"error: {message[:1].lower()}{message[1:]}\n", file=sys.stderr)
+    if verb is not None and any(word in message for word in ("--color", "--quiet", "-q")):
+        print(f"hint: it goes before the verb: `pdctl --color never {verb} ...`", file=sys.stderr)
+    else:
+        print(f"hint: `pdctl {verb + ' ' if verb else ''}--help` shows what there is", file=sys.stderr)
+    return exits.ERROR
+
+
+def _soften(stream: object) -> None:
+    """A character that the locale can't show becomes an escape instead of a traceback."""
+    import io
+
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="backslashreplace")
+
+
+def _discard_stdout() -> None:
+    """The reader is gone: nothing more may be written, not even at the interpreter's exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,51 @@
+"""`pdctl down`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pdctl.cli import exits
+from pdctl.cli.completion import complete_deployments
+from pdctl.cli.options import AsJson, new_app, verb
+from pdctl.cli.output import output_of
+
+app = new_app()
+
+
+@verb(app, example="pdctl down laptop-1p1d")
+def down(
+    ctx: typer.Context,
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME|FILE",
+            help="The deployment, or its topology. May be left out when there is just one.",
+            autocompletion=complete_deployments,
+        ),
+    ] = None,
+    purge: Annotated[bool, typer.Option("--purge", help="Remove logs and the record of it too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Stop a deployment and leave nothing behind."""
+    from pdctl import lifecycle
+    from pdctl.cli.operation import telling_interrupts
+    from pdctl.cli.targets import deployment_of
+    from pdctl.views.outcome import down_lines
+
+    with output_of(ctx, as_json=as_json) as output:
+        name = deployment_of(target)
+        with telling_interrupts(output, again=f"pdctl down {name}"), output.progress() as sink:
+            outcome = lifecycle.down(name, sink, purge=purge)
+        output.show(
+            {
+                "name": name,
+                "stopped": outcome.stopped,
+                "leftovers": outcome.leftovers,
+                "elapsed_s": outcome.elapsed_s,
+            },
+            down_lines(name, outcome.stopped, outcome.leftovers, outcome.elapsed_s, output.out),
+        )
+        if outcome.leftovers:
+            raise typer.Exit(exits.ERROR)

@@ -1,0 +1,54 @@
+"""`pdctl logs`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pdctl.cli.options import AsJson, Name, new_app, verb
+from pdctl.cli.output import Output, output_of
+
+if TYPE_CHECKING:
+    from pdctl.lifecycle import LogLine
+
+app = new_app()
+
+
+@verb(app, example="pdctl logs decode-0 -f --tail 50")
+def logs(
+    ctx: typer.Context,
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ID", help="Instances or processes. Left out: all of the deployment."),
+    ] = None,
+    name: Name = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what is written from now on.")
+    ] = False,
+    tail: Annotated[
+        int, typer.Option("--tail", min=0, metavar="N", help="Last lines of each process.")
+    ] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """Show the output of processes, merged.
+
+    Every line begins with its process. With --json each line is an object.
+    """
+    from pdctl import lifecycle
+    from pdctl.cli.targets import target_of
+
+    with output_of(ctx, as_json=as_json) as output:
+        target = target_of(name, ids or [])
+        lines = lifecycle.logs(target.name, target.ids, tail=tail, follow=follow)
+        output.write(_shown(lines, output))
+
+
+def _shown(lines: Iterator[LogLine], output: Output) -> Iterator[str]:
+    from pdctl.views.logs import LogPrefixes
+    from pdctl.views.machine import to_json
+
+    prefixes = LogPrefixes(output.out)
+    for line in lines:
+        yield to_json(line, indent=None) if output.is_json else prefixes.line(line.process_id, line.text)

@@ -1,0 +1,35 @@
+"""How `up` and `restart` end on the screen, and what an interrupted operation leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import typer
+
+from pdctl import lifecycle
+from pdctl.cli import exits
+from pdctl.cli.output import Output
+from pdctl.views.changes import changes_summary
+from pdctl.views.outcome import interrupted_lines, up_lines
+from pdctl.views.quantities import duration
+
+
+def show_up(output: Output, outcome: lifecycle.UpOutcome) -> None:
+    """What was done goes to stderr, what stands now to stdout."""
+    took = "" if outcome.changes.is_empty else f" (took {duration(outcome.elapsed_s)})"
+    output.say([f"{outcome.status.name}: {changes_summary(outcome.changes, is_done=True)}{took}", ""])
+    output.show(outcome, up_lines(outcome.status, output.out))
+
+
+@contextmanager
+def telling_interrupts(output: Output, *, again: str) -> Generator[None]:
+    """After Ctrl-C, say what still runs and how to go on; `again` is the command that would."""
+    try:
+        yield
+    except lifecycle.Interrupted as interrupted:
+        output.tell(
+            {"interrupted": {"deployment": interrupted.name, "running": interrupted.running}},
+            interrupted_lines(interrupted.name, interrupted.running, again, output.err),
+        )
+        raise typer.Exit(exits.INTERRUPTED) from None

@@ -1,0 +1,40 @@
+"""`pdctl restart`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pdctl.cli.options import AsJson, Name, NoCanary, NoWait, Timeout, new_app, verb
+from pdctl.cli.output import output_of
+
+app = new_app()
+
+
+@verb(app, example="pdctl restart decode-0")
+def restart(
+    ctx: typer.Context,
+    ids: Annotated[
+        list[str], typer.Argument(metavar="ID", help="Instances or processes; decode-0 or NAME/decode-0.")
+    ],
+    name: Name = None,
+    no_wait: NoWait = False,
+    no_canary: NoCanary = False,
+    timeout_s: Timeout = None,
+    as_json: AsJson = False,
+) -> None:
+    """Restart instances.
+
+    All processes of an instance restart together.
+    """
+    from pdctl import lifecycle
+    from pdctl.cli.operation import show_up, telling_interrupts
+    from pdctl.cli.targets import target_of
+
+    with output_of(ctx, as_json=as_json) as output:
+        target = target_of(name, ids)
+        options = lifecycle.UpOptions(wait=not no_wait, canary=not no_canary, deadline_s=timeout_s)
+        with telling_interrupts(output, again=f"pdctl restart {' '.join(ids)}"), output.progress() as sink:
+            outcome = lifecycle.restart(target.name, target.ids, sink, options)
+        show_up(output, outcome)

@@ -1,0 +1,35 @@
+"""`pdctl status`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pdctl.cli.completion import complete_deployments
+from pdctl.cli.options import AsJson, new_app, verb
+from pdctl.cli.output import output_of
+
+app = new_app()
+
+
+@verb(app, example="pdctl status laptop-1p1d --json")
+def status(
+    ctx: typer.Context,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="The deployment. Left out: all that are on record.",
+            autocompletion=complete_deployments,
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what runs."""
+    from pdctl import lifecycle
+    from pdctl.views.status import statuses_lines
+
+    with output_of(ctx, as_json=as_json) as output:
+        statuses = lifecycle.status(name)
+        output.show({"deployments": statuses}, statuses_lines(statuses, output.out))

@@ -1,0 +1,31 @@
+"""A stderr that may go away."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+
+class Forgiving:
+    """Writes like `stream` until its reader is gone, then nowhere.
+
+    An operation must not die half way because nobody watches it any more.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._is_gone = False
+
+    def write(self, text: str) -> int:
+        if not self._is_gone:
+            try:
+                self._stream.write(text)
+            except BrokenPipeError:
+                self._is_gone = True
+        return len(text)
+
+    def flush(self) -> None:
+        if not self._is_gone:
+            try:
+                self._stream.flush()
+            except BrokenPipeError:
+                self._is_gone = True

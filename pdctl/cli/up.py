@@ -1,0 +1,42 @@
+"""`pdctl up`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pdctl.cli.options import AsJson, File, NoCanary, NoWait, Profile, Sets, Timeout, new_app, verb
+from pdctl.cli.output import output_of
+
+app = new_app()
+
+
+@verb(app, example="pdctl up topologies/laptop_1p1d.yaml")
+def up(
+    ctx: typer.Context,
+    file: File,
+    sets: Sets = None,
+    profile: Profile = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would change, as `diff` does.")
+    ] = False,
+    no_wait: NoWait = False,
+    no_canary: NoCanary = False,
+    timeout_s: Timeout = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make what runs equal to a topology, and prove that it serves."""
+    from pdctl import lifecycle
+    from pdctl.cli.operation import show_up, telling_interrupts
+    from pdctl.cli.planning import plan_of, show_changes
+
+    with output_of(ctx, as_json=as_json) as output:
+        planned = plan_of(output, file, sets, profile)
+        if dry_run:
+            show_changes(output, planned)
+            return
+        options = lifecycle.UpOptions(wait=not no_wait, canary=not no_canary, deadline_s=timeout_s)
+        with telling_interrupts(output, again=f"pdctl up {file}"), output.progress() as sink:
+            outcome = lifecycle.up(planned, sink, options)
+        show_up(output, outcome)

@@ -1,0 +1,23 @@
+"""The verbs and what each does, in the order of the help text.
+
+This table lets `pdctl --help` list them without importing them: each is a module of its own in this folder, with
+an `app`. A test holds the table and the verbs' own help texts together.
+"""
+
+from __future__ import annotations
+
+HELP_OF_VERBS: dict[str, str] = {
+    "validate": "Check a topology and report every fault in it.",
+    "plan": "Show every process that `up` would run.",
+    "diff": "Show what `up` would change, and why.",
+    "up": "Make what runs equal to a topology, and prove that it serves.",
+    "status": "Show what runs.",
+    "logs": "Show the output of processes, merged.",
+    "restart": "Restart instances.",
+    "down": "Stop a deployment and leave nothing behind.",
+    "explain": "Explain a diagnostic code.",
+    "list": "List what a topology can name.",
+    "models": "List and fetch built-in models.",
+    "schema": "Print the JSON Schema of a document.",
+    "version": "Print the version.",
+}

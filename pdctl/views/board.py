@@ -1,0 +1,136 @@
+"""The live picture of an operation: events fold into a row per process, rows into lines that fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from pdctl.events import (
+    Event,
+    Failed,
+    LockTaken,
+    Preparing,
+    Ready,
+    Started,
+    Starting,
+    Stopped,
+    Stopping,
+    Verified,
+    Verifying,
+    Waiting,
+)
+from pdctl.views.canvas import Canvas, Style
+from pdctl.views.quantities import duration
+from pdctl.views.sentences import sentence, waited, waits_for
+from pdctl.views.text import display_width, pad, printable, shorten
+
+BAR_CELLS = 16
+CANARY = "canary"  # the row of the one real request; no process has this id
+_STATE_STYLES = {
+    "ready": Style.GOOD,
+    "verified": Style.GOOD,
+    "stopped": Style.GOOD,
+    "failed": Style.ERROR,
+}
+_STATE_CELLS = max(len(state) for state in (*_STATE_STYLES, "preparing", "verifying", "starting", "stopping"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardRow:
+    state: str  # one word
+    text: str = ""
+    fraction: float | None = None  # of a known whole; drawn as a bar
+
+    @property
+    def is_settled(self) -> bool:
+        return self.state in _STATE_STYLES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Board:
+    """Rows by process id, node or `canary`, in the order in which they were first heard of."""
+
+    rows: Mapping[str, BoardRow] = field(default_factory=dict[str, BoardRow])
+    notes: tuple[str, ...] = ()
+
+
+def after(board: Board, event: Event) -> Board:
+    """The board once `event` has happened."""
+    if isinstance(event, LockTaken):
+        return replace(board, notes=(*board.notes, sentence(event)))
+    key, row = _row_of(event)
+    return replace(board, rows={**board.rows, key: row})
+
+
+def board_lines(board: Board, canvas: Canvas, *, max_lines: int) -> Iterator[str]:
+    """A line per row, shortened to the width. With too many rows the settled ones fold into one count."""
+    yield from (shorten(note, canvas.width or 80, canvas.ellipsis) for note in board.notes)
+    room = max(1, max_lines - len(board.notes))
+    rows = list(board.rows.items())
+    if len(rows) <= room:
+        shown, hidden = rows, 0
+    else:
+        busy = [item for item in rows if not item[1].is_settled or item[1].state == "failed"]
+        shown = busy[: room - 1]
+        hidden = len(rows) - len(shown)
+    key_cells = max((display_width(key) for key, _row in shown), default=0)
+    for key, row in shown:
+        yield _line(key, row, canvas, key_cells)
+    if hidden:
+        num_settled = sum(row.is_settled for row in board.rows.values())
+        yield f"and {hidden} more; {num_settled} of {len(rows)} done"
+
+
+def _line(key: str, row: BoardRow, canvas: Canvas, key_cells: int) -> str:
+    head = f"{pad(key, key_cells)}  {pad(row.state, _STATE_CELLS)}"
+    if row.fraction is not None:
+        head += f"  {_bar(row.fraction, canvas)}"
+    whole = shorten(f"{head}  {row.text}".rstrip(), (canvas.width or 80) - 1, canvas.ellipsis)
+    before, state, behind = whole.partition(row.state) if row.state in whole[key_cells:] else (whole, "", "")
+    return before + canvas.paint(state, _STATE_STYLES.get(row.state, Style.BUSY)) + behind
+
+
+def _row_of(event: Event) -> tuple[str, BoardRow]:
+    match event:
+        case Preparing():
+            text = sentence(event).partition(": ")[2]
+            return event.node, BoardRow(state="preparing", text=text, fraction=_fraction(event))
+        case Starting():
+            return event.process_id, BoardRow(
+                state="starting", text=f"on {event.node}: {printable(event.cause)}"
+            )
+        case Started():
+            pid = "" if event.pid is None else f", pid {event.pid}"
+            return event.process_id, BoardRow(state="started", text=f"on {event.node}{pid}")
+        case Waiting():
+            return event.process_id, BoardRow(state="waiting", text=f"{waited(event)}: {waits_for(event)}")
+        case Ready():
+            return event.process_id, BoardRow(state="ready", text=f"after {duration(event.elapsed_s)}")
+        case Failed():
+            return event.process_id, BoardRow(state="failed", text=printable(event.reason))
+        case Stopping():
+            text = f"{printable(event.cause)}, grace {duration(event.grace_s)}"
+            return event.process_id, BoardRow(state="stopping", text=text)
+        case Stopped():
+            killed = ", killed" if event.killed else ""
+            text = f"after {duration(event.elapsed_s)}{killed}"
+            return event.process_id, BoardRow(state="stopped", text=text)
+        case Verifying():
+            return CANARY, BoardRow(state="verifying", text=event.url)
+        case Verified():
+            text = f"in {duration(event.elapsed_s)}: {printable(event.text)}"
+            return CANARY, BoardRow(state="verified", text=text)
+        case LockTaken():
+            raise AssertionError("a taken lock is a note, not a row")
+
+
+def _fraction(event: Preparing) -> float | None:
+    if event.received_bytes is None or not event.total_bytes:
+        return None
+    return min(1.0, event.received_bytes / event.total_bytes)
+
+
+def _bar(fraction: float, canvas: Canvas) -> str:
+    filled = round(BAR_CELLS * fraction)
+    full, empty = ("━", "─") if canvas.unicode else ("#", "-")
+    return f"{full * filled}{empty * (BAR_CELLS - filled)} {fraction:4.0%}"

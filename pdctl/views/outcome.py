@@ -1,0 +1,59 @@
+"""How an operation ended, for people: what stands now, and the first thing to do with it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+
+from pdctl.plan.model import Endpoint
+from pdctl.status import DeploymentStatus
+from pdctl.views.canvas import Canvas, Style
+from pdctl.views.diagnostics import hint_lines
+from pdctl.views.quantities import counted, duration
+from pdctl.views.status import status_lines
+from pdctl.views.text import printable
+
+FIRST_QUESTION = "What is the capital of France?"
+
+
+def up_lines(status: DeploymentStatus, canvas: Canvas) -> Iterator[str]:
+    """The table of `status`, then a first request to paste."""
+    yield from status_lines(status, canvas)
+    if status.endpoint is not None and status.served_model is not None:
+        yield ""
+        yield canvas.paint("Send the first request:", Style.STRONG)
+        yield ""
+        yield from first_request_lines(status.endpoint, status.served_model)
+
+
+def first_request_lines(endpoint: Endpoint, served_model: str) -> Iterator[str]:
+    """A command that fits 80 columns and stays correct whatever the model is called."""
+    message = json.dumps([{"role": "user", "content": FIRST_QUESTION}])
+    body = f'{{\n    "model": {json.dumps(served_model)},\n    "messages": {message}\n  }}'
+    yield f"  curl -s http://{endpoint}/v1/chat/completions \\"
+    yield from f"    -H 'Content-Type: application/json' -d {shlex.quote(body)}".splitlines()
+
+
+def interrupted_lines(name: str, running: Sequence[str], again: str, canvas: Canvas) -> Iterator[str]:
+    """What goes on after Ctrl-C, and the two ways from here."""
+    heading = canvas.paint("interrupted:", Style.WARNING)
+    if not running:
+        yield f"{heading} nothing of {name} runs"
+        return
+    yield f"{heading} still running: {', '.join(running)}"
+    yield ""
+    yield from hint_lines(f"`{again}` goes on from here, `pdctl down {name}` stops all of it", canvas)
+
+
+def down_lines(
+    name: str, stopped: Sequence[str], leftovers: Sequence[str], elapsed_s: float, canvas: Canvas
+) -> Iterator[str]:
+    """What was stopped, or that nothing ran; and what is left in spite of it."""
+    if stopped:
+        processes = counted(len(stopped), "process", "processes")
+        yield f"{name}: stopped {processes} in {duration(elapsed_s)}"
+    else:
+        yield f"{name}: nothing was running"
+    for leftover in leftovers:
+        yield f"{canvas.paint('left behind:', Style.ERROR)} {printable(leftover)}"

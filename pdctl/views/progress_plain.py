@@ -1,0 +1,78 @@
+"""Progress for a pipe or a log file: a line per change, and a sign of life every ten seconds."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+
+from pdctl.events import Event, Preparing, Ready, Waiting
+from pdctl.views.canvas import Writable
+from pdctl.views.sentences import sentence
+
+WAITING_INTERVAL_S = 10.0
+PREPARING_STEP = 10  # tenths of the whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What was said last, by process or node."""
+
+    waited_s: dict[str, float]
+    prepared: dict[str, tuple[str, int]]
+
+
+class PlainProgress:
+    """An `EventSink` that writes lines. Events may come from several threads."""
+
+    def __init__(self, out: Writable) -> None:
+        self._out = out
+        self._lock = threading.Lock()
+        self._said = Said(waited_s={}, prepared={})
+
+    def on(self, event: Event) -> None:
+        with self._lock:
+            self._said, is_news = remember(self._said, event)
+            if is_news:
+                print(sentence(event), file=self._out, flush=True)
+
+    def __enter__(self) -> PlainProgress:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        """Nothing is open."""
+
+
+def remember(said: Said, event: Event) -> tuple[Said, bool]:
+    """What has been said after `event`, and whether it's worth a line."""
+    if isinstance(event, Waiting):
+        last_s = said.waited_s.get(event.process_id, 0.0)
+        if 0 <= event.elapsed_s - last_s < WAITING_INTERVAL_S:
+            return said, False
+        return replace(said, waited_s=said.waited_s | {event.process_id: event.elapsed_s}), True
+    if isinstance(event, Preparing):
+        step = (event.text, _tenths(event))
+        return replace(said, prepared=said.prepared | {event.node: step}), said.prepared.get(
+            event.node
+        ) != step
+    if isinstance(event, Ready):
+        return replace(said, waited_s={k: v for k, v in said.waited_s.items() if k != event.process_id}), True
+    return said, True
+
+
+def _tenths(event: Preparing) -> int:
+    if event.received_bytes is None or not event.total_bytes:
+        return 0
+    return PREPARING_STEP * event.received_bytes // event.total_bytes
+
+
+class NoProgress:
+    """An `EventSink` for operators who asked for silence."""
+
+    def on(self, event: Event) -> None:
+        """Nothing is shown."""
+
+    def __enter__(self) -> NoProgress:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        """Nothing is open."""

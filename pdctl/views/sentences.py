@@ -1,0 +1,72 @@
+"""What each event says, as one sentence; the plain and the live progress share them."""
+
+from __future__ import annotations
+
+from math import isinf
+
+from pdctl.events import (
+    Event,
+    Failed,
+    LockTaken,
+    Preparing,
+    Ready,
+    Started,
+    Starting,
+    Stopped,
+    Stopping,
+    Verified,
+    Verifying,
+    Waiting,
+)
+from pdctl.views.quantities import duration, size
+from pdctl.views.text import printable
+
+
+def sentence(event: Event) -> str:
+    """One line without colour or width; never empty."""
+    match event:
+        case Preparing():
+            return f"preparing {event.node}: {printable(event.text)}{_received(event)}"
+        case Starting():
+            return f"starting {event.process_id} on {event.node}: {printable(event.cause)}"
+        case Started():
+            pid = "" if event.pid is None else f", pid {event.pid}"
+            return f"started {event.process_id} on {event.node}{pid}"
+        case Waiting():
+            return f"waiting for {event.process_id}, {waited(event)}: {waits_for(event)}"
+        case Ready():
+            return f"ready {event.process_id} after {duration(event.elapsed_s)}"
+        case Failed():
+            return f"failed {event.process_id}: {printable(event.reason)}"
+        case Stopping():
+            cause = printable(event.cause)
+            return f"stopping {event.process_id} on {event.node}: {cause} (grace {duration(event.grace_s)})"
+        case Stopped():
+            killed = ", killed" if event.killed else ""
+            return f"stopped {event.process_id} after {duration(event.elapsed_s)}{killed}"
+        case Verifying():
+            return f"verifying with one request to {event.url}"
+        case Verified():
+            return f"verified in {duration(event.elapsed_s)}, the model answers: {printable(event.text)}"
+        case LockTaken():
+            return f"took over the lock of {printable(event.previous)}, who is gone"
+
+
+def waited(event: Waiting) -> str:
+    """`12s of 10m`; without a deadline `12s`."""
+    if isinf(event.deadline_s):
+        return duration(event.elapsed_s)
+    return f"{duration(event.elapsed_s)} of {duration(event.deadline_s)}"
+
+
+def waits_for(event: Waiting) -> str:
+    """What the last probe saw, and the process's own last words."""
+    last_line = printable(event.last_line).strip() if event.last_line else ""
+    return printable(event.reason) + (f" | {last_line}" if last_line else "")
+
+
+def _received(event: Preparing) -> str:
+    if event.received_bytes is None:
+        return ""
+    of_total = "" if event.total_bytes is None else f" of {size(event.total_bytes)}"
+    return f" {size(event.received_bytes)}{of_total}"
