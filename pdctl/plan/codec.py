@@ -29,7 +29,7 @@ def plan_to_json(plan: LaunchPlan) -> dict[str, Json]:
         "canary": plan.canary,
         "nodes": [{"name": node.name, "address": node.address} for node in plan.nodes],
         "instances": [_instance_to_json(instance) for instance in plan.instances],
-        "processes": [_process_to_json(process) for process in plan.processes],
+        "processes": [process_to_json(process) for process in plan.processes],
     }
 
 
@@ -82,7 +82,7 @@ def _endpoint_from(fields: Fields) -> Endpoint:
     return Endpoint(host=fields.text("host"), port=fields.integer("port"))
 
 
-def _process_to_json(process: ProcessSpec) -> Json:
+def process_to_json(process: ProcessSpec) -> Json:
     return {
         "id": process.id,
         "instance_id": process.instance_id,
