@@ -1,7 +1,7 @@
 """Who holds a deployment's lock, and whether its owner has died.
 
-The lock itself lies on a node (`Executor.lock`). Only an owner's own machine can tell that the owner is dead, so
-that judgement is made here, on the machine of the operator who wants the lock next.
+The lock itself lies on a node (`Executor.lock`). Only an owner's own machine can tell that the owner is
+dead, so that judgement is made here, on the machine of the operator who wants the lock next.
 """
 
 from __future__ import annotations

@@ -1,0 +1,77 @@
+"""The operator's own record of deployments: what was wanted last, under `<state>/deployments/<name>/`.
+
+It is a cache for convenience. Nodes are the truth, and losing the record loses nothing that runs.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from pdctl.state.files import cannot, read_file, replace_file
+
+PLAN = "plan.json"
+TOPOLOGY = "topology.yaml"
+AUDIT = "audit.jsonl"
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentRecord:
+    """`plan` and `topology` are kept as they were given; whoever wrote them reads them."""
+
+    name: str
+    plan: bytes
+    topology: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordStore:
+    """All records of one operator. Files that can't be read or written are a `DiagnosticError` (PD506)."""
+
+    directory: Path
+
+    def names(self) -> tuple[str, ...]:
+        """Deployments on record, sorted; folders of other names are none of ours."""
+        try:
+            found = sorted(path.name for path in self.directory.iterdir() if _NAME.fullmatch(path.name))
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+        except OSError as error:
+            raise cannot("read", self.directory, error) from error
+        return tuple(name for name in found if (self.directory / name / PLAN).is_file())
+
+    def save(self, record: DeploymentRecord) -> None:
+        folder = self.folder(record.name)
+        # The plan comes last: a record counts once its plan is there, so then it is complete.
+        if record.topology is not None:
+            replace_file(folder / TOPOLOGY, record.topology)
+        replace_file(folder / PLAN, record.plan)
+
+    def load(self, name: str) -> DeploymentRecord | None:
+        folder = self.folder(name)
+        plan = read_file(folder / PLAN)
+        if plan is None:
+            return None
+        return DeploymentRecord(name=name, plan=plan, topology=read_file(folder / TOPOLOGY))
+
+    def remove(self, name: str) -> None:
+        """Also its audit log; no fault when there is none."""
+        folder = self.folder(name)
+        try:
+            shutil.rmtree(folder)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise cannot("remove", folder, error) from error
+
+    def audit_path(self, name: str) -> Path:
+        return self.folder(name) / AUDIT
+
+    def folder(self, name: str) -> Path:
+        """Raises `ValueError` for a text that is no deployment name, before it can lead elsewhere."""
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"`{name}` is not a deployment name")
+        return self.directory / name
