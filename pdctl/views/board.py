@@ -21,10 +21,11 @@ from pdctl.events import (
 )
 from pdctl.views.canvas import Canvas, Style
 from pdctl.views.quantities import duration
-from pdctl.views.sentences import sentence, waited, waits_for
+from pdctl.views.sentences import answer, preparation, sentence, waited, waits_for
 from pdctl.views.text import display_width, pad, printable, shorten
 
-BAR_CELLS = 16
+DEFAULT_CELLS = 80
+BAR_CELLS = 12
 CANARY = "canary"  # the row of the one real request; no process has this id
 _STATE_STYLES = {
     "ready": Style.GOOD,
@@ -64,7 +65,9 @@ def after(board: Board, event: Event) -> Board:
 
 def board_lines(board: Board, canvas: Canvas, *, max_lines: int) -> Iterator[str]:
     """A line per row, shortened to the width. With too many rows the settled ones fold into one count."""
-    yield from (shorten(note, canvas.width or 80, canvas.ellipsis) for note in board.notes)
+    # The last cell stays free: some terminals go to the next line when it is filled.
+    cells = (canvas.width or DEFAULT_CELLS) - 1
+    yield from (shorten(note, cells, canvas.ellipsis) for note in board.notes)
     room = max(1, max_lines - len(board.notes))
     rows = list(board.rows.items())
     if len(rows) <= room:
@@ -85,7 +88,7 @@ def _line(key: str, row: BoardRow, canvas: Canvas, key_cells: int) -> str:
     head = f"{pad(key, key_cells)}  {pad(row.state, _STATE_CELLS)}"
     if row.fraction is not None:
         head += f"  {_bar(row.fraction, canvas)}"
-    whole = shorten(f"{head}  {row.text}".rstrip(), (canvas.width or 80) - 1, canvas.ellipsis)
+    whole = shorten(f"{head}  {row.text}".rstrip(), (canvas.width or DEFAULT_CELLS) - 1, canvas.ellipsis)
     before, state, behind = whole.partition(row.state) if row.state in whole[key_cells:] else (whole, "", "")
     return before + canvas.paint(state, _STATE_STYLES.get(row.state, Style.BUSY)) + behind
 
@@ -93,8 +96,7 @@ def _line(key: str, row: BoardRow, canvas: Canvas, key_cells: int) -> str:
 def _row_of(event: Event) -> tuple[str, BoardRow]:
     match event:
         case Preparing():
-            text = sentence(event).partition(": ")[2]
-            return event.node, BoardRow(state="preparing", text=text, fraction=_fraction(event))
+            return event.node, BoardRow(state="preparing", text=preparation(event), fraction=_fraction(event))
         case Starting():
             return event.process_id, BoardRow(
                 state="starting", text=f"on {event.node}: {printable(event.cause)}"
@@ -118,7 +120,7 @@ def _row_of(event: Event) -> tuple[str, BoardRow]:
         case Verifying():
             return CANARY, BoardRow(state="verifying", text=event.url)
         case Verified():
-            text = f"in {duration(event.elapsed_s)}: {printable(event.text)}"
+            text = f"in {duration(event.elapsed_s)}: {answer(event)}"
             return CANARY, BoardRow(state="verified", text=text)
         case LockTaken():
             raise AssertionError("a taken lock is a note, not a row")

@@ -11,7 +11,6 @@ from pdctl.views.text import printable, wrap
 SIGNS = {Op.CREATE: "+", Op.REPLACE: "~", Op.STOP: "-", Op.KEEP: "="}
 _STYLES = {Op.CREATE: Style.GOOD, Op.REPLACE: Style.BUSY, Op.STOP: Style.ERROR, Op.KEEP: Style.FAINT}
 _DONE = {Op.CREATE: "created", Op.REPLACE: "replaced", Op.STOP: "stopped", Op.KEEP: "kept"}
-ABSENT = "(absent)"
 
 
 def changes_lines(name: str, changes: ChangeSet, canvas: Canvas) -> Iterator[str]:
@@ -45,9 +44,16 @@ def changes_value(name: str, changes: ChangeSet) -> dict[str, object]:
 
 def field_change(change: FieldChange) -> str:
     """`--page-size 16 -> 32`."""
-    before = ABSENT if change.before is None else printable(change.before)
-    after = ABSENT if change.after is None else printable(change.after)
+    before, after = (_field_value(change.name, value) for value in (change.before, change.after))
     return f"{printable(change.name)} {before} -> {after}"
+
+
+def _field_value(name: str, value: str | None) -> str:
+    if value is None:
+        return "(absent)"
+    if value:
+        return printable(value)
+    return "(set)" if name.startswith("-") else '""'  # a bare flag; an empty variable
 
 
 def _change_lines(change: Change, canvas: Canvas) -> Iterator[str]:

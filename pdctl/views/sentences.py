@@ -26,7 +26,7 @@ def sentence(event: Event) -> str:
     """One line without colour or width; never empty."""
     match event:
         case Preparing():
-            return f"preparing {event.node}: {printable(event.text)}{_received(event)}"
+            return f"preparing {event.node}: {preparation(event)}"
         case Starting():
             return f"starting {event.process_id} on {event.node}: {printable(event.cause)}"
         case Started():
@@ -47,9 +47,14 @@ def sentence(event: Event) -> str:
         case Verifying():
             return f"verifying with one request to {event.url}"
         case Verified():
-            return f"verified in {duration(event.elapsed_s)}, the model answers: {printable(event.text)}"
+            return f"verified in {duration(event.elapsed_s)}, the model answers: {answer(event)}"
         case LockTaken():
             return f"took over the lock of {printable(event.previous)}, who is gone"
+
+
+def answer(event: Verified) -> str:
+    """The model's words on one line."""
+    return printable(" ".join(event.text.split()))
 
 
 def waited(event: Waiting) -> str:
@@ -65,8 +70,10 @@ def waits_for(event: Waiting) -> str:
     return printable(event.reason) + (f" | {last_line}" if last_line else "")
 
 
-def _received(event: Preparing) -> str:
+def preparation(event: Preparing) -> str:
+    """`30 MiB of 98 MiB, fetching NAME`."""
+    text = printable(event.text)
     if event.received_bytes is None:
-        return ""
+        return text
     of_total = "" if event.total_bytes is None else f" of {size(event.total_bytes)}"
-    return f" {size(event.received_bytes)}{of_total}"
+    return f"{size(event.received_bytes)}{of_total}, {text}"

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pdctl.status import DeploymentStatus
+from pdctl.views.canvas import Canvas
+from pdctl.views.machine import to_json
+from pdctl.views.status import statuses_lines
+from pdctl.views.text import display_width
+
+Golden = Callable[[str, str], None]
+
+
+@pytest.mark.parametrize("width", [None, 80, 40])
+def test_the_screen_of_status(
+    golden: Golden, ready_status: DeploymentStatus, broken_status: DeploymentStatus, width: int | None
+) -> None:
+    lines = statuses_lines((ready_status, broken_status), Canvas(width=width))
+    golden(f"screens/status-{width or 'pipe'}.txt", "\n".join(lines) + "\n")
+
+
+def test_the_screen_of_status_in_colour(golden: Golden, broken_status: DeploymentStatus) -> None:
+    lines = statuses_lines((broken_status,), Canvas(width=80, color=True))
+    golden("screens/status-colour.txt", "\n".join(lines) + "\n")
+
+
+def test_the_json_of_status(golden: Golden, ready_status: DeploymentStatus) -> None:
+    golden("screens/status.json", to_json({"deployments": (ready_status,)}) + "\n")
+
+
+def test_a_table_of_one_deployment_fits_80_columns(ready_status: DeploymentStatus) -> None:
+    lines = list(statuses_lines((ready_status,), Canvas(width=80)))
+    assert "PROCESS" in lines[1]
+    assert all(display_width(line) <= 80 for line in lines)
+
+
+def test_without_deployments_it_says_how_to_start_one() -> None:
+    assert "`pdctl up FILE` starts one" in "\n".join(statuses_lines((), Canvas()))
+
+
+def test_an_exit_code_without_a_reason_is_told(broken_status: DeploymentStatus) -> None:
+    assert "decode-0.0: exit code 1" in list(statuses_lines((broken_status,), Canvas()))
