@@ -93,8 +93,7 @@ def _parse_shape(answer: Mapping[str, object], *, where: str) -> ServerShape:
                 f"bootstrap server {where} gave no integer `{name}`, found {answer.get(name)!r:.60}"
             )
     known = {name: answer.get(name) for name in wanted}
-    return ServerShape(**known)  # type: ignore[arg-type]  # the integers are checked, the rest is only
-    compared
+    return ServerShape(**known)  # type: ignore[arg-type]  # integers are checked, the rest compared
 
 
 def _call(host: str, port: int, method: str, path: str, body: str | None = None) -> dict[str, object]:

@@ -21,6 +21,7 @@ from runtime.control.messages import (
 
 MAX_UNSENT_BYTES = 16 << 20  # a peer that lets more than this pile up does not read
 NUM_MISSED_HEARTBEATS = 3
+FLUSH_TIMEOUT_S = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +75,8 @@ class Link:
             self._end(f"the peer sent a bad message: {error}")
         finally:
             heartbeat.cancel()
-            self._writer.transport.abort() if self._reason else self._writer.close()
+            if not self._writer.is_closing():
+                self._writer.transport.abort()
             self._listener.on_down(self.link_id, self._reason or "this side is shutting down")
 
     def send(self, message: Message) -> None:
@@ -87,10 +89,12 @@ class Link:
         self._writer.write(pack_message(message))
 
     def close(self, reason: str) -> None:
-        """End the link from this side, after what is queued. `run` then reports the reason."""
+        """End the link from this side. What is queued still goes out; `run` reports the reason at once."""
         self._end(reason)
         self._writer.close()
         self._reader.feed_eof()
+        # A peer that does not read would keep the socket open for as long as it likes.
+        asyncio.get_running_loop().call_later(FLUSH_TIMEOUT_S, self._writer.transport.abort)
 
     def _end(self, reason: str) -> None:
         self._reason = self._reason or reason

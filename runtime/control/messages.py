@@ -1,7 +1,7 @@
 """The messages of the control channel, their schema, and their form on the wire.
 
-A frame is a 4-byte big-endian length and a msgpack array `[kind, field, field, ...]`, fields in the order of
-the dataclass. Every field is checked for type and bounds before an object exists; what does not fit is a
+A frame is a 4-byte big-endian length and a msgpack array `[kind, field, field, ...]`, fields in the order
+of the dataclass. Every field is checked for type and bounds before an object exists; what does not fit is a
 `MessageError`, and the link that carried it is closed.
 
     decode -> prefill   Hello, OpenRoom, AbortRoom
@@ -24,7 +24,7 @@ MAX_FRAME_BYTES = 4 << 20
 LENGTH = struct.Struct("!I")
 
 _MAX_PAGES = 1 << 19
-_MAX_TEXT_LEN = 1024
+MAX_TEXT_LEN = 1024
 _MAX_ENDPOINT_BYTES = 16_384
 _MAX_LAYERS = 4096
 _MAX_TOP_LOGPROBS = 1024
@@ -67,7 +67,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRoom:
-    """Decode has pages for the room's prompt. `ticket` tells this opening from any other of the same room id."""
+    """Decode has pages for the room's prompt. `ticket` tells this opening of the room id from others."""
 
     room: int
     ticket: int
@@ -77,10 +77,13 @@ class OpenRoom:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortRoom:
-    """Decode gave the room up. Prefill answers `AbortDone` when none of its writes can land any more."""
+    """Decode gave the room up. Prefill answers `AbortDone` when none of its writes can land any more.
+
+    Without a ticket the room was never opened, and there is no answer.
+    """
 
     room: int
-    ticket: int
+    ticket: int | None
     reason: str
 
 
@@ -125,7 +128,8 @@ Check = Callable[[object], object]
 def pack_message(message: Message) -> bytes:
     """The frame of a message, length included."""
     kind = _KIND_OF[type(message)]
-    body = msgpack.packb([kind, *(getattr(message, field.name) for field in fields(message))])
+    body = msgpack.Packer().pack([kind, *(getattr(message, field.name) for field in fields(message))])
+    assert body is not None, "a packer that resets itself returns what it packed"
     if len(body) > MAX_FRAME_BYTES:
         raise MessageError(f"`{kind}` takes {len(body)} bytes, at most {MAX_FRAME_BYTES} are sent")
     return LENGTH.pack(len(body)) + body
@@ -164,8 +168,8 @@ def _integer(lowest: int, highest: int) -> Check:
 
 
 def _text(value: object) -> str:
-    if not isinstance(value, str) or len(value) > _MAX_TEXT_LEN:
-        raise ValueError(f"found {value!r:.40}, wanted a text of at most {_MAX_TEXT_LEN} characters")
+    if not isinstance(value, str) or len(value) > MAX_TEXT_LEN:
+        raise ValueError(f"found {value!r:.40}, wanted a text of at most {MAX_TEXT_LEN} characters")
     return value
 
 
@@ -236,7 +240,7 @@ _SCHEMAS: dict[str, tuple[type[Message], dict[str, Check]]] = {
         OpenRoom,
         {**_room, "prompt_len": _size, "pages": _tuple_of(_integer(0, (1 << 31) - 1), _MAX_PAGES)},
     ),
-    "abort_room": (AbortRoom, {**_room, "reason": _text}),
+    "abort_room": (AbortRoom, {**_room, "ticket": _or_none(_room["ticket"]), "reason": _text}),
     "abort_done": (AbortDone, _room),
     "room_state": (RoomState, {**_room, "state": _room_state, "reason": _text}),
     "room_done": (

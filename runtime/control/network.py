@@ -34,7 +34,7 @@ class ControlNetwork:
         self._thread.start()
 
     def listen(self, host: str) -> int:
-        """Accept links on a free port of `host`, and return the port. Raises OSError when the address is not ours."""
+        """Accept links on a free port of `host`, and return it. Raises OSError for a foreign address."""
         sock = socket.create_server((host, 0), backlog=128)
         asyncio.run_coroutine_threadsafe(self._listen(sock), self._loop).result(CLOSE_TIMEOUT_S)
         return sock.getsockname()[1]

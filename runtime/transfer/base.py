@@ -66,7 +66,7 @@ class TransferBackend(Protocol):
         ...
 
     def endpoint(self) -> bytes:
-        """How a sender reaches the registered regions: address, keys, base pointers, in the backend's own form."""
+        """How a sender reaches the registered regions: address, keys, pointers, in a form of its own."""
         ...
 
     def allow(self, ticket: int, window: Window, *, region_id: int = POOL) -> None:

@@ -1,4 +1,4 @@
-"""Finds a transfer backend by its name: the module `runtime.transfer.NAME`, and its function `open_backend`."""
+"""Finds a transfer backend by its name: `open_backend` in the module `runtime.transfer.NAME`."""
 
 from __future__ import annotations
 

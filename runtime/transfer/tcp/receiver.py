@@ -58,7 +58,7 @@ class TcpReceiver:
             self._grants[ticket] = _Grant(region_id=region_id, window=window)
 
     def revoke(self, ticket: int) -> None:
-        """Take the window back. A payload in the middle of landing costs its connection, so the wait is short."""
+        """Take the window back. A payload that is landing costs its connection, so the wait is short."""
         with self._changed:
             grant = self._grants.pop(ticket, None)
             if grant is None:
@@ -133,7 +133,7 @@ class TcpReceiver:
         send_answer(sock, frame.ticket, Status.APPLIED)
 
     def _begin_landing(self, sock: socket.socket, frame: Frame) -> _Grant | None:
-        """Check the frame and mark the window as in use, in one step: `revoke` must not fall between the two."""
+        """Check the frame and mark its window as in use, in one step: no `revoke` falls between."""
         with self._changed:
             grant = self._grants.get(frame.ticket)
             if grant is None:

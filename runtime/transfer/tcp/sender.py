@@ -120,7 +120,7 @@ class TcpSendSession:
             return None if self._closed else self._queue.popleft()
 
     def _transmit(self, job: _Job) -> str | None:
-        """Send a job frame by frame, and wait for each one's answer. Returns why the receiver did not take it."""
+        """Send a job, and wait for each frame's answer. Returns why the receiver did not take it."""
         sock = self._connection()
         for start in range(0, len(job.writes), MAX_WRITES):
             writes = job.writes[start : start + MAX_WRITES]

@@ -1,0 +1,41 @@
+"""Whether a request can be served at all, and how long its answer may get. Pure."""
+
+from __future__ import annotations
+
+from runtime.engine.compute import Model
+from runtime.engine.live import abort
+from runtime.engine.request import Finish, GenerateInput
+
+
+def refusal(request: GenerateInput, model: Model) -> Finish | None:
+    """Why this engine can never serve the request: always the caller's fault, so routers must not retry it."""
+    prompt_len = len(request.token_ids)
+    if prompt_len == 0:
+        return abort("The input is empty.", status=400)
+    if prompt_len >= model.context_len:
+        return abort(
+            f"The input ({prompt_len} tokens) is longer than the model's context length "
+            f"({model.context_len} tokens, the answer included).",
+            status=400,
+        )
+    if prompt_len >= model.num_pool_tokens:
+        return abort(
+            f"Input length ({prompt_len} tokens) exceeds the maximum allowed length "
+            f"({model.num_pool_tokens - 1} tokens): the KV pool has {model.layout.num_pages} pages of "
+            f"{model.layout.page_size} tokens. Use a shorter input or a larger --max-total-tokens.",
+            status=400,
+        )
+    stranger = next((token for token in request.token_ids if not 0 <= token < model.vocab_size), None)
+    if stranger is not None:
+        return abort(f"The token id {stranger} is not in the vocabulary of {model.vocab_size}.", status=400)
+    if request.sampling.max_new_tokens < 1:
+        return abort(
+            f"max_new_tokens must be at least 1, found {request.sampling.max_new_tokens}.", status=400
+        )
+    return None
+
+
+def max_answer_len(request: GenerateInput, model: Model) -> int:
+    """The request's own limit, cut to what the context and the pool have room for."""
+    room = min(model.context_len, model.num_pool_tokens) - len(request.token_ids)
+    return min(request.sampling.max_new_tokens, room)

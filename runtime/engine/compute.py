@@ -1,0 +1,68 @@
+"""What the engine loop needs of a model: its limits, its KV pool, one forward step, one draw per sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from runtime.engine.live import LiveRequest, Sampled
+from runtime.kv.layout import KVLayout
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Neighbouring tokens of one sequence to compute: the K/V of everything before them is in the pages."""
+
+    token_ids: tuple[int, ...]
+    start_pos: int
+    pages: tuple[int, ...]
+
+
+class Runner(Protocol):
+    """The model with its pool. Called on the engine thread only."""
+
+    def forward(self, chunks: Sequence[Chunk]) -> Tensor:
+        """Write the K/V of every chunk into its pages; logits of each one's last token, [len(chunks), vocab]."""
+        ...
+
+
+class Sampler(Protocol):
+    def sample(self, logits: Tensor, requests: Sequence[LiveRequest]) -> list[Sampled]:
+        """Draw the next token of each request from its row of `logits`, [len(requests), vocab] float32."""
+        ...
+
+
+class PageSource(Protocol):
+    """The page allocator. Pages are all or nothing."""
+
+    @property
+    def num_free(self) -> int: ...
+
+    @property
+    def num_pages(self) -> int: ...
+
+    def alloc(self, num: int) -> tuple[int, ...] | None: ...
+
+    def free(self, pages: Sequence[int]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A loaded model as the scheduler sees it."""
+
+    runner: Runner
+    sampler: Sampler
+    allocator: PageSource
+    layout: KVLayout
+    pool: memoryview  # all of the KV pool's bytes, writable
+    vocab_size: int
+    context_len: int
+    eos_token_ids: frozenset[int]
+
+    @property
+    def num_pool_tokens(self) -> int:
+        return self.layout.num_pages * self.layout.page_size
