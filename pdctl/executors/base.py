@@ -69,6 +69,16 @@ class Supervision(Protocol):
         ...
 
 
+class PlanKeeping(Protocol):
+    """The plan in force lies on the nodes, so that losing an operator's record loses nothing."""
+
+    def keep_plan(self, deployment: str, content: bytes) -> None:
+        """Keep the plan that is about to be applied; `forget` removes it with the last process."""
+        ...
+
+    def kept_plan(self, deployment: str) -> bytes | None: ...
+
+
 class NodeAccess(Protocol):
     """Questions that only the nodes themselves can answer."""
 
@@ -99,7 +109,7 @@ class DeploymentLock(Protocol):
     def holder(self, deployment: str) -> Owner | None: ...
 
 
-class Executor(Supervision, NodeAccess, DeploymentLock, Protocol):
+class Executor(Supervision, PlanKeeping, NodeAccess, DeploymentLock, Protocol):
     """A cluster. One file per kind; `create(cluster, environ)` in that file makes it."""
 
     def acquire(self, cluster: Cluster) -> Inventory:

@@ -115,6 +115,15 @@ class ShimmedExecutor:
             kept.update(answer.object("answer").texts("kept"))
         return tuple(sorted(kept))
 
+    def keep_plan(self, deployment: str, content: bytes) -> None:
+        request = {"content": content.decode()}
+        self._on_first_reachable(lambda link: link.call("keep", [link.root(), deployment], request))
+
+    def kept_plan(self, deployment: str) -> bytes | None:
+        answer = self._on_first_reachable(lambda link: link.call("kept", [link.root(), deployment]))
+        content = answer.object("answer").optional_text("content")
+        return None if content is None else content.encode()
+
     def probe(self, requests: Sequence[ProbeRequest]) -> tuple[ProbeAnswer, ...]:
         def probe_on(link: NodeLink, group: Sequence[ProbeRequest]) -> list[ProbeAnswer]:
             limit_s = max(request.timeout_s for request in group) + AFTER_GRACE_S

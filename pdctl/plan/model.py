@@ -38,8 +38,11 @@ class Probe:
 
     @property
     def url(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}{self.path}"
+        return self.sibling(self.path)
+
+    def sibling(self, path: str) -> str:
+        """The URL of another path of the same server."""
+        return f"http://{Endpoint(host=self.host, port=self.port)}{path}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

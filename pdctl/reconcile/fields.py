@@ -21,9 +21,9 @@ def field_changes(
 
 
 def _flags(argv: Sequence[str]) -> dict[str, str]:
-    """`python -m engine --port 1 --verbose` as `{"command": "python -m engine", "--port": "1", "--verbose": ""}`.
+    """`python -m engine --port 1` as `{"command": "python -m engine", "--port": "1"}`.
 
-    A repeated flag keeps all its values, joined.
+    A flag without a value has an empty one; a repeated flag keeps all its values, joined.
     """
     flags: dict[str, str] = {}
     name = "command"

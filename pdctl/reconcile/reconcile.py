@@ -1,7 +1,7 @@
 """Launch plan and observed state to change set. Pure, and the only place that decides what happens.
 
-An instance lives and dies as a whole: when one of its processes must start or change, all of them do. A router is
-an instance of its own, so it restarts only when its own command changes.
+An instance lives and dies as a whole: when one of its processes must start or change, all of them do. A
+router is an instance of its own, so it restarts only when its own command changes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ def reconcile(plan: LaunchPlan, observed: ObservedState, *, restart: Collection[
         running={each.id: each for each in observed.processes},
         unreachable={node.name for node in observed.unreachable},
     )
-    strays = [_stop_stray(each) for each in observed.processes if each.id not in wanted and _is_alive(each)]
+    strays = [
+        _stop(each, "not in the topology")
+        for each in observed.processes
+        if each.id not in wanted and _is_alive(each)
+    ]
     by_process: dict[str, Change] = {}
     for instance in plan.instances:
         members = [wanted[process_id] for process_id in instance.process_ids]
@@ -35,6 +39,12 @@ def reconcile(plan: LaunchPlan, observed: ObservedState, *, restart: Collection[
             by_process[change.process_id] = change
     in_order = [by_process[process.id] for process in plan.processes]
     return ChangeSet(changes=(*reversed(strays), *in_order))
+
+
+def stop_everything(observed: ObservedState) -> ChangeSet:
+    """Stop all that lives, in reverse order of ids: routers, then prefill, then decode."""
+    alive = sorted((each for each in observed.processes if _is_alive(each)), key=lambda each: each.id)
+    return ChangeSet(changes=tuple(_stop(each, "the deployment goes down") for each in reversed(alive)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +112,8 @@ def _end(running: ObservedProcess) -> str:
     return f"exited with code {running.exit_code}"
 
 
-def _stop_stray(process: ObservedProcess) -> Change:
-    return Change(op=Op.STOP, process_id=process.id, node=process.node, cause="not in the topology")
+def _stop(process: ObservedProcess, cause: str) -> Change:
+    return Change(op=Op.STOP, process_id=process.id, node=process.node, cause=cause)
 
 
 def _is_alive(process: ObservedProcess) -> bool:

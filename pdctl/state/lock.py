@@ -67,15 +67,19 @@ def owner_from_fields(fields: Fields) -> Owner:
     )
 
 
+def operator() -> str:
+    """Who works here: `user@host`."""
+    return f"{_user_name()}@{socket.gethostname()}"
+
+
 def this_owner(verb: str) -> Owner:
     """Describe the calling process, with a new token."""
-    host = socket.gethostname()
     return Owner(
         token=uuid.uuid4().hex,
-        who=f"{_user_name()}@{host}",
+        who=operator(),
         verb=verb,
         since=time.time(),
-        host=host,
+        host=socket.gethostname(),
         boot_id=_boot_id(),
         pid_namespace=_pid_namespace(),
         pid=os.getpid(),

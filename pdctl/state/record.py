@@ -18,6 +18,10 @@ AUDIT = "audit.jsonl"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
+def is_deployment_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentRecord:
     """`plan` and `topology` are kept as they were given; whoever wrote them reads them."""
@@ -72,6 +76,6 @@ class RecordStore:
 
     def folder(self, name: str) -> Path:
         """Raises `ValueError` for a text that is no deployment name, before it can lead elsewhere."""
-        if not _NAME.fullmatch(name):
+        if not is_deployment_name(name):
             raise ValueError(f"`{name}` is not a deployment name")
         return self.directory / name

@@ -48,7 +48,7 @@ def _call(verb: str, names: list[str], request: dict) -> object:
 
         root, deployment, *process_ids = _names(names, 3)
         return stream_logs(root, deployment, process_ids, request.get("tail"), bool(request.get("follow")))
-    if verb in ("list", "forget", "lock", "unlock", "holder"):
+    if verb in ("list", "forget", "keep", "kept", "lock", "unlock", "holder"):
         return _call_housekeeping(verb, names, request)
     return _call_node(verb, request)
 
@@ -61,6 +61,10 @@ def _call_housekeeping(verb: str, names: list[str], request: dict) -> object:
     root, deployment = _names(names, 2, 2)
     if verb == "forget":
         return keep.forget(root, deployment)
+    if verb == "keep":
+        return keep.keep(root, deployment, request.get("content"))
+    if verb == "kept":
+        return keep.kept(root, deployment)
     if verb == "lock":
         return oplock.lock(root, deployment, request.get("owner"), request.get("replace"))
     if verb == "unlock":

@@ -1,4 +1,4 @@
-"""The verbs `list` and `forget`: which deployments have run directories here; removing what has ended."""
+"""The verbs `list`, `forget`, `keep` and `kept`: what is here of deployments, besides their processes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ import shutil
 
 from .family import Family, living_below
 from .proc import Table, boot_id
-from .record import LOCK, RequestError, check_name, lock_file, process_ids
+from .record import (
+    LOCK,
+    MAX_FILE_BYTES,
+    PLAN,
+    RequestError,
+    check_name,
+    lock_file,
+    make_private_dirs,
+    process_ids,
+    write_text,
+)
 
 
 def list_deployments(root: str) -> list[str]:
@@ -31,7 +41,35 @@ def forget(root: str, deployment: str) -> dict:
             shutil.rmtree(process_dir)
         if lock is not None:
             os.close(lock)
+    if not kept:
+        _remove_plan(deployment_dir)
     return {"kept": sorted(kept)}
+
+
+def keep(root: str, deployment: str, content: object) -> dict:
+    """Keep the plan that is about to be applied, for operators who have no record of it."""
+    if not isinstance(content, str) or len(content) > MAX_FILE_BYTES:
+        raise RequestError("`content` is not a text of at most %d characters" % MAX_FILE_BYTES)
+    deployment_dir = os.path.join(root, deployment)
+    make_private_dirs(deployment_dir)
+    write_text(os.path.join(deployment_dir, PLAN), content)
+    return {}
+
+
+def kept(root: str, deployment: str) -> dict:
+    """The plan that was kept last; null when there is none that can be read."""
+    try:
+        with open(os.path.join(root, deployment, PLAN), encoding="utf-8") as file:
+            return {"content": file.read(MAX_FILE_BYTES)}
+    except (OSError, UnicodeDecodeError):
+        return {"content": None}
+
+
+def _remove_plan(deployment_dir: str) -> None:
+    try:
+        os.unlink(os.path.join(deployment_dir, PLAN))
+    except FileNotFoundError:
+        pass
 
 
 def remove_if_unused(root: str, deployment: str) -> None:

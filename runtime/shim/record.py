@@ -16,6 +16,7 @@ import os
 import re
 
 LOCK = "lock"
+PLAN = "plan.json"
 SPEC = "spec.json"
 STATUS = "status.json"
 EXIT = "exit.json"
@@ -66,12 +67,16 @@ def make_private_dirs(path: str) -> None:
 
 
 def write_json(path: str, value: object) -> None:
+    write_text(path, json.dumps(value))
+
+
+def write_text(path: str, text: str) -> None:
     """Replace a file: after a crash at any moment it holds the old content or the new one."""
     temporary = "%s.%d.tmp" % (path, os.getpid())
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(value, file)
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

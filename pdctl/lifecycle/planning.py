@@ -1,0 +1,65 @@
+"""From a file to a plan, and from a plan to what would change."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from pdctl import plugins, rules
+from pdctl.compiler import Programs, compile_plan
+from pdctl.diagnostics import Diagnostic, DiagnosticError, has_errors
+from pdctl.executors.base import Executor
+from pdctl.inventory import Inventory
+from pdctl.lifecycle.access import executor_for
+from pdctl.plan.model import LaunchPlan
+from pdctl.reconcile.model import ChangeSet
+from pdctl.reconcile.reconcile import reconcile
+from pdctl.topology.load import load
+from pdctl.topology.model import Topology
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopologySource:
+    path: str  # `-` is standard input
+    sets: tuple[str, ...] = ()
+    profile: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A checked topology with its plan, and the executor that gave the nodes."""
+
+    topology: Topology
+    plan: LaunchPlan
+    inventory: Inventory
+    executor: Executor
+    warnings: tuple[Diagnostic, ...]
+
+
+def plan_file(source: TopologySource) -> Planned:
+    """Load, check and compile. Raises `DiagnosticError` with every fault and warning together."""
+    loaded = load(source.path, environ=os.environ, profile=source.profile, sets=source.sets)
+    topology = loaded.require()
+    found = (*loaded.diagnostics, *rules.check(topology))
+    if has_errors(found):
+        raise DiagnosticError(found)
+    executor = executor_for(topology.cluster)
+    inventory = executor.acquire(topology.cluster)
+    try:
+        plan = compile_plan(topology, inventory, _programs(topology))
+    except DiagnosticError as error:
+        raise DiagnosticError((*found, *error.diagnostics)) from error
+    return Planned(topology=topology, plan=plan, inventory=inventory, executor=executor, warnings=found)
+
+
+def compare(planned: Planned) -> ChangeSet:
+    """What `up` would do now."""
+    return reconcile(planned.plan, planned.executor.observe(planned.plan.name))
+
+
+def _programs(topology: Topology) -> Programs:
+    engine = plugins.program("engines", topology.engine.kind)
+    router = plugins.program("routers", topology.router.kind)
+    assert engine is not None, "the rules refuse a kind that doesn't exist"
+    assert router is not None, "the rules refuse a kind that doesn't exist"
+    return Programs(engine=engine, router=router)

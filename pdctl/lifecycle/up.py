@@ -1,0 +1,103 @@
+"""Make what runs equal to a plan; `restart` is the same with some instances replaced anyway."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from pdctl.apply.apply import Change, apply
+from pdctl.apply.canary import run_canary
+from pdctl.apply.rollout import RolloutOptions
+from pdctl.clock import SystemClock
+from pdctl.diagnostics import DiagnosticError
+from pdctl.events import EventSink
+from pdctl.executors.base import Executor
+from pdctl.lifecycle.access import open_deployment, records
+from pdctl.lifecycle.audit import audited
+from pdctl.lifecycle.interrupt import interruptible
+from pdctl.lifecycle.locking import locked
+from pdctl.lifecycle.planning import Planned
+from pdctl.lifecycle.status import observe_status
+from pdctl.lifecycle.targets import instances_of
+from pdctl.plan.codec import plan_to_json
+from pdctl.plan.model import LaunchPlan
+from pdctl.reconcile.model import ChangeSet
+from pdctl.reconcile.reconcile import reconcile
+from pdctl.state.record import DeploymentRecord
+from pdctl.status import DeploymentStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpOptions:
+    wait: bool = True
+    canary: bool = True
+    deadline_s: float | None = None  # until every process is ready; None: the plan's own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpOutcome:
+    changes: ChangeSet
+    status: DeploymentStatus
+    elapsed_s: float
+
+
+def up(planned: Planned, sink: EventSink, options: UpOptions) -> UpOutcome:
+    """Start, replace and stop what must be, wait until all serves, and prove it with one generation."""
+    return _make_true(planned.plan, planned.executor, sink, options, verb="up")
+
+
+def restart(name: str, ids: tuple[str, ...], sink: EventSink, options: UpOptions) -> UpOutcome:
+    """Restart the instances that `ids` name, by instance or process, as the last `up` planned them."""
+    deployment = open_deployment(name)
+    plan = deployment.require_plan()
+    instances = instances_of(plan, ids)
+    return _make_true(plan, deployment.executor, sink, options, verb="restart", restart_ids=instances)
+
+
+def _make_true(
+    plan: LaunchPlan,
+    executor: Executor,
+    sink: EventSink,
+    options: UpOptions,
+    *,
+    verb: str,
+    restart_ids: Collection[str] = (),
+) -> UpOutcome:
+    clock = SystemClock()
+    began = clock.now()
+    with (
+        interruptible(plan.name, executor),
+        locked(plan.name, verb, executor, sink),
+        audited(plan.name, verb) as note,
+    ):
+        observed = executor.observe(plan.name)
+        _refuse_unreachable(plan, {node.name for node in observed.unreachable})
+        changes = reconcile(plan, observed, restart=restart_ids)
+        note(changes)
+        _keep_plan(plan, executor)
+        change = Change(plan=plan, observed=observed, changes=changes)
+        rollout = RolloutOptions(wait=options.wait, deadline_s=options.deadline_s)
+        apply(change, executor, sink=sink, clock=clock, options=rollout)
+        if options.wait and options.canary and plan.canary and not changes.is_empty:
+            run_canary(plan, executor, sink=sink, clock=clock)
+    return UpOutcome(
+        changes=changes, status=observe_status(plan.name, executor, plan), elapsed_s=clock.now() - began
+    )
+
+
+def _keep_plan(plan: LaunchPlan, executor: Executor) -> None:
+    """Before anything starts, so that whatever an interrupted `up` leaves can be found and taken down."""
+    content = json.dumps(plan_to_json(plan), indent=1).encode()
+    executor.keep_plan(plan.name, content)
+    records().save(DeploymentRecord(name=plan.name, plan=content))
+
+
+def _refuse_unreachable(plan: LaunchPlan, unreachable: Collection[str]) -> None:
+    needed = [node.name for node in plan.nodes if node.name in unreachable]
+    if needed:
+        raise DiagnosticError.one(
+            "PD503",
+            f"{', '.join(f'`{name}`' for name in needed)} can't be reached",
+            notes=("nothing was started or stopped",),
+        )
