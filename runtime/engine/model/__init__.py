@@ -1,0 +1,1 @@
+"""The transformer of the reference engine: config, weights, forward pass."""

@@ -1,0 +1,137 @@
+"""The tensors of a model as the forward pass wants them: fused, in one dtype, on one device."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from runtime.engine.model.config import ModelConfig
+from runtime.engine.model.errors import ModelError
+
+
+class TensorSource(Protocol):
+    """A checkpoint on disk, addressed by Hugging Face's tensor names; `read` may be called by several threads."""
+
+    def read(self, name: str) -> Tensor:
+        """Give one tensor on the CPU, in any float dtype, or raise `ModelError` with the file and the name."""
+        ...
+
+    def location(self, name: str) -> str:
+        """Name the file that holds the tensor, for messages."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Projection:
+    """`y = x W^T + b`."""
+
+    weight: Tensor  # [out, in]
+    bias: Tensor | None  # [out]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerWeights:
+    """One decoder layer. H query heads, G KV heads, D head_dim, I intermediate_size."""
+
+    attention_norm: Tensor  # [hidden]
+    qkv: Projection  # [(H + 2 G) D, hidden]: queries, then keys, then values
+    q_norm: Tensor | None  # [D]
+    k_norm: Tensor | None  # [D]
+    o: Projection  # [hidden, H D]
+    mlp_norm: Tensor  # [hidden]
+    gate_up: Projection  # [2 I, hidden]: gate, then up
+    down: Projection  # [hidden, I]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelWeights:
+    embedding: Tensor  # [vocab, hidden]
+    layers: tuple[LayerWeights, ...]
+    final_norm: Tensor  # [hidden]
+    head: Projection  # [vocab, hidden]; the embedding itself where the two are tied
+
+
+def load_weights(
+    config: ModelConfig, source: TensorSource, *, dtype: torch.dtype, device: torch.device
+) -> ModelWeights:
+    """Read, check, convert and fuse all tensors; layers are read in parallel (dequantising is the slow part)."""
+    loader = _Loader(config, source, dtype, device)
+    with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as workers:
+        embedding = workers.submit(loader.tensor, "model.embed_tokens.weight", (config.vocab_size, config.hidden_size))
+        layers = tuple(workers.map(loader.layer, range(config.num_layers)))
+        return ModelWeights(
+            embedding=embedding.result(),
+            layers=layers,
+            final_norm=loader.tensor("model.norm.weight", (config.hidden_size,)),
+            head=loader.head(embedding.result()),
+        )
+
+
+class _Loader:
+    """One checkpoint on its way to one dtype and device."""
+
+    def __init__(self, config: ModelConfig, source: TensorSource, dtype: torch.dtype, device: torch.device) -> None:
+        self._config = config
+        self._source = source
+        self._dtype = dtype
+        self._device = device
+
+    def layer(self, index: int) -> LayerWeights:
+        config, prefix = self._config, f"model.layers.{index}"
+        hidden, inner = config.hidden_size, config.intermediate_size
+        query_size, kv_size = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+        qkv = ((f"{prefix}.self_attn.q_proj", query_size),)
+        qkv += ((f"{prefix}.self_attn.k_proj", kv_size), (f"{prefix}.self_attn.v_proj", kv_size))
+        gate_up = ((f"{prefix}.mlp.gate_proj", inner), (f"{prefix}.mlp.up_proj", inner))
+        return LayerWeights(
+            attention_norm=self.tensor(f"{prefix}.input_layernorm.weight", (hidden,)),
+            qkv=self._fused(qkv, hidden, has_bias=config.has_qkv_bias),
+            q_norm=self._head_norm(f"{prefix}.self_attn.q_norm.weight"),
+            k_norm=self._head_norm(f"{prefix}.self_attn.k_norm.weight"),
+            o=self._fused(((f"{prefix}.self_attn.o_proj", hidden),), query_size, has_bias=config.has_o_bias),
+            mlp_norm=self.tensor(f"{prefix}.post_attention_layernorm.weight", (hidden,)),
+            gate_up=self._fused(gate_up, hidden, has_bias=config.has_mlp_bias),
+            down=self._fused(((f"{prefix}.mlp.down_proj", hidden),), inner, has_bias=config.has_mlp_bias),
+        )
+
+    def head(self, embedding: Tensor) -> Projection:
+        if self._config.has_tied_embeddings:
+            return Projection(weight=embedding, bias=None)
+        shape = (self._config.vocab_size, self._config.hidden_size)
+        return Projection(weight=self.tensor("lm_head.weight", shape), bias=None)
+
+    def tensor(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """Read one tensor whole; a dtype that already fits still gets its own memory, never the file's mapping."""
+        out = torch.empty(shape, dtype=self._dtype, device=self._device)
+        return out.copy_(self._read(name, shape))
+
+    def _head_norm(self, name: str) -> Tensor | None:
+        return self.tensor(name, (self._config.head_dim,)) if self._config.has_qk_norm else None
+
+    def _fused(self, parts: Sequence[tuple[str, int]], in_size: int, *, has_bias: bool) -> Projection:
+        """Stack the parts' rows into one matrix: one large product costs less than two or three small ones."""
+        out_size = sum(rows for _, rows in parts)
+        weight = torch.empty((out_size, in_size), dtype=self._dtype, device=self._device)
+        bias = torch.empty(out_size, dtype=self._dtype, device=self._device) if has_bias else None
+        start = 0
+        for name, rows in parts:
+            weight[start : start + rows].copy_(self._read(f"{name}.weight", (rows, in_size)))
+            if bias is not None:
+                bias[start : start + rows].copy_(self._read(f"{name}.bias", (rows,)))
+            start += rows
+        return Projection(weight=weight, bias=bias)
+
+    def _read(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        tensor = self._source.read(name)
+        if tuple(tensor.shape) != shape:
+            raise ModelError(
+                f"`{name}` in {self._source.location(name)} has shape {list(tensor.shape)},"
+                f" the config wants {list(shape)}"
+            )
+        return tensor
