@@ -21,6 +21,7 @@ class RouterApp:
     """Made on the event loop that serves it. Raw ASGI: a framework would double the cost of a request."""
 
     def __init__(self, settings: RouterSettings) -> None:
+        self.settings = settings
         prefill = Fleet(
             role=Role.PREFILL,
             workers=[Worker(address) for address in settings.prefill],

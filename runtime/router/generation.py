@@ -88,6 +88,8 @@ class Generation:
                 await reply.error(503, "the router is shutting down", code="shutting_down")
                 raise
             log.debug("client of %s hung up", request.head.request_id.decode("latin-1"))
+        finally:
+            hang_up.release()
 
     async def _answer(self, request: ClientRequest, reply: Reply) -> None:
         attempts = Attempts()
@@ -144,7 +146,7 @@ class Generation:
 
 
 class HangUp:
-    """Cancels the task that made it when the client closes its connection."""
+    """Cancels the task that made it when the client closes its connection, until `release` is called."""
 
     def __init__(self, receive: Receive) -> None:
         self.has_happened = False
@@ -153,12 +155,15 @@ class HangUp:
         # Ends by itself: the server also says "disconnect" when the answer has been written.
         self._task = asyncio.get_running_loop().create_task(self._watch())
 
+    def release(self) -> None:
+        self._owner = None
+
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self.has_happened = True
         if self._owner is not None:
-            self._owner.cancel()  # without effect when it has ended
+            self.has_happened = True
+            self._owner.cancel()
 
 
 def _send(request: ClientRequest, prefill: Worker, decode: Worker) -> Pair:

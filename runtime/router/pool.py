@@ -6,6 +6,7 @@ Why not aiohttp or httpx: MEASURE
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import dataclass
 
 from runtime.router.connection import Connection
@@ -74,7 +75,9 @@ class ConnectionPool:
         except TimeoutError:
             exchange.fail(self._refused(f"no connection in {CONNECT_TIMEOUT_S:g} s"))
         except OSError as error:
-            exchange.fail(self._refused(error.strerror or str(error)))
+            # Event loops word it differently, but the number is the system's (unless a name did not resolve).
+            number = error.errno or 0
+            exchange.fail(self._refused(os.strerror(number) if number > 0 else str(error)))
         else:
             connection.start(exchange)
 
