@@ -32,7 +32,7 @@ def require_free_ports(
 def _taken(process: ProcessSpec, claim: PortClaim, answer: PortAnswer) -> Diagnostic:
     if answer.problem != "taken":
         return Diagnostic(
-            code="PD407",
+            code="PD411",
             message=f"`{process.id}` can't listen on {process.listen} port {claim.port}: {answer.problem}",
             notes=(f"the address is tried on node `{process.node}`",),
         )
@@ -44,7 +44,7 @@ def _taken(process: ProcessSpec, claim: PortClaim, answer: PortAnswer) -> Diagno
         holder = f"{who} (`{answer.command}`)" if answer.command else who
         help = f"stop it, or choose another port: `--set {_key(process, claim)}=NUMBER`"
     return Diagnostic(
-        code="PD406",
+        code="PD410",
         message=f"port {claim.port} on `{process.node}` is taken by {holder}",
         notes=(f"`{process.id}` needs it as its {claim.name} port",),
         help=help,

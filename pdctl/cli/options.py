@@ -42,7 +42,12 @@ NoWait = Annotated[bool, typer.Option("--no-wait", help="Return when the process
 NoCanary = Annotated[bool, typer.Option("--no-canary", help="Leave out the one real request at the end.")]
 Timeout = Annotated[
     float | None,
-    typer.Option("--timeout", metavar="SECONDS", min=0.001, help="Give up after this time in all."),
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        min=0.001,
+        help="Until a process must be ready; replaces health.ready_deadline_s.",
+    ),
 ]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from pdctl.executors.link import NodeLink
 from pdctl.executors.shell import Completed, UnreachableError
 from pdctl.executors.shimmed import ShimmedExecutor
-from pdctl.inventory import Inventory, declared
+from pdctl.inventory import Inventory, Node, declared
 from pdctl.state.paths import run_root, state_dir
 from pdctl.topology.model import Cluster
 
@@ -29,7 +29,15 @@ def create(cluster: Cluster, environ: Mapping[str, str]) -> ShimmedExecutor:
 
 
 def local_nodes(cluster: Cluster) -> Inventory:
-    """One node is 127.0.0.1. Of several, node k is 127.0.1.k, so that each has all its ports to itself."""
+    """One node is localhost. Of several, node k is 127.0.1.k, so that each has all its ports to itself."""
+    if cluster.nodes == 1:
+        here = Node(
+            name="localhost",
+            address="127.0.0.1",
+            num_devices=cluster.devices_per_node,
+            python=sys.executable,
+        )
+        return Inventory(nodes=(here,))
     nodes = declared(cluster).nodes
     return Inventory(
         nodes=tuple(

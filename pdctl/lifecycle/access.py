@@ -44,7 +44,7 @@ def executor_for(cluster: Cluster) -> Executor:
     factory = plugins.executor_factory(cluster.executor)
     if factory is None:
         raise DiagnosticError.one(
-            "PD505",
+            "PD507",
             f"this version has no executor `{cluster.executor}`",
             notes=(f"it has {_names(plugins.names('executors'))}",),
         )

@@ -34,7 +34,7 @@ def unknown_policies(topology: Topology, *, kind: str, known: tuple[str, ...]) -
     for name, policy in fields.items():
         if policy is not None and policy not in known:
             yield Diagnostic(
-                code="PD303",
+                code="PD212",
                 message=f"`{kind}` has no policy `{policy}`",
                 span=topology.source.value("router", name),
                 path=f"router.{name}",

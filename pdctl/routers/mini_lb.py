@@ -58,7 +58,7 @@ class MiniLoadBalancer:
         return ()
 
     def rules(self) -> tuple[Rule, ...]:
-        return (Rule(code="PD303", check=_policies_are_known),)
+        return (Rule(code="PD212", check=_policies_are_known),)
 
 
 def _policies_are_known(topology: Topology) -> Iterable[Diagnostic]:

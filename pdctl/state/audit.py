@@ -25,8 +25,11 @@ def append_audit(path: Path, entry: AuditEntry) -> None:
     line = json.dumps(asdict(entry), ensure_ascii=False).encode() + b"\n"
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
+            size = os.fstat(descriptor).st_size
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                line = b"\n" + line  # the line before was cut off; don't lose this one with it
             os.write(descriptor, line)
         finally:
             os.close(descriptor)

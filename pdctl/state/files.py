@@ -12,7 +12,7 @@ MAX_BYTES = 64 << 20
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write for the user alone, all or nothing: after a crash the file holds the old content or the new one."""
+    """Write for the user alone, all or nothing: a crash leaves the old content or the new one."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)

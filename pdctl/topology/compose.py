@@ -1,8 +1,8 @@
 """YAML to a tree, within bounds: PyYAML's events, one at a time, never its constructors.
 
-Working on events keeps three promises that a loader can't: a duplicate key is seen, what an alias expands to is
-weighed before anything expands, and no nesting can exhaust the stack. Anchors, aliases and `<<` are understood;
-tags are not.
+Working on events keeps three promises that a loader can't: a duplicate key is seen, what an alias expands to
+is weighed before anything expands, and no nesting can exhaust the stack. Anchors, aliases and `<<` are
+understood; tags are not.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ class _OpenTable(_Open):
     entries: dict[str, Entry] = field(default_factory=dict[str, Entry])
     merged: list[Table] = field(default_factory=list[Table])
     expects_key: bool = True
-    key: str | None = None  # None while a value is awaited: that value belongs to a refused key
+    key: str | None = None  # None while a value is awaited: that value belongs to a refused key or to `<<`
+    is_merge: bool = False
     key_span: Span | None = None
 
     def close(self) -> Tree:
@@ -213,7 +214,7 @@ class _Composer:
             shown = tree.span.text[tree.span.column - 1 :][: tree.span.length]
             self._refuse_key(table, tree.span, f"the key `{shown}` is not text", f'write `"{shown}"`')
         elif tree.value == _MERGE_KEY and tree.is_plain:
-            table.key = _MERGE_KEY
+            table.is_merge = True
         elif tree.value in table.entries:
             first = table.entries[tree.value].key_span
             self._fault(
@@ -227,7 +228,8 @@ class _Composer:
             table.key = tree.value
 
     def _value(self, table: _OpenTable, tree: Tree) -> None:
-        if table.key == _MERGE_KEY:
+        if table.is_merge:
+            table.is_merge = False
             sources = tree.items if isinstance(tree, Items) else (tree,)
             table.merged += [each for each in sources if isinstance(each, Table)]
             if not all(isinstance(each, Table) for each in sources):

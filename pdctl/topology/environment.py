@@ -35,13 +35,19 @@ class Substituted:
     tree: Tree
     uses: tuple[EnvironmentUse, ...]
     diagnostics: tuple[Diagnostic, ...]
+    unresolved: frozenset[Span]  # values that keep a reference as it was written
 
 
 def substitute(tree: Tree, environ: Mapping[str, str]) -> Substituted:
     """Replace every reference. Without quotes, the outcome gives the type: `port: ${PORT}` is a number."""
     pending = _Pass(environ=environ)
     result = pending.visit(tree)
-    return Substituted(tree=result, uses=tuple(pending.uses), diagnostics=tuple(pending.faults))
+    return Substituted(
+        tree=result,
+        uses=tuple(pending.uses),
+        diagnostics=tuple(pending.faults),
+        unresolved=frozenset(pending.unresolved),
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,6 +55,7 @@ class _Pass:
     environ: Mapping[str, str]
     uses: list[EnvironmentUse] = field(default_factory=list[EnvironmentUse])
     faults: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    unresolved: set[Span] = field(default_factory=set[Span])
 
     def visit(self, tree: Tree) -> Tree:
         match tree:
@@ -66,7 +73,11 @@ class _Pass:
     def _scalar(self, scalar: Scalar) -> Scalar:
         if not isinstance(scalar.value, str) or "${" not in scalar.value:
             return scalar
+        num_faults = len(self.faults)
         text = _REFERENCE.sub(lambda found: self._replacement(found, scalar), scalar.value)
+        if len(self.faults) > num_faults:
+            self.unresolved.add(scalar.span)
+            return scalar
         return replace(scalar, value=resolve_plain(text) if scalar.is_plain else text)
 
     def _replacement(self, found: re.Match[str], scalar: Scalar) -> str:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pdctl.diagnostics import Diagnostic, DiagnosticError, has_errors
 from pdctl.topology.compose import compose
 from pdctl.topology.decode import decode
-from pdctl.topology.environment import EnvironmentUse, substitute
+from pdctl.topology.environment import EnvironmentUse, Substituted, substitute
 from pdctl.topology.model import Topology
 from pdctl.topology.overlay import apply_profile, apply_sets, profiles_of
 from pdctl.topology.schema import check_schema
 from pdctl.topology.text import SourceText, decode_source, read_source
-from pdctl.topology.tree import Scalar, Table, Tree, flatten
+from pdctl.topology.tree import Flat, Scalar, Table, Tree, flatten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +71,13 @@ def _load(
     try:
         chosen = root if profile is None else apply_profile(root, profile)
     except DiagnosticError as error:
-        return Loaded(topology=None, diagnostics=(*faults, *error.diagnostics))
+        faults += error.diagnostics
+        chosen = root  # its own faults are worth saying too
     overlaid, set_faults = apply_sets(chosen, sets)
     substituted = substitute(_without_profiles(overlaid), environ)
     faults += [*set_faults, *substituted.diagnostics]
     flat = flatten(substituted.tree)
-    found = [*check_schema(flat), *_profile_faults(root)]
+    found = [*_schema_faults(substituted, flat), *_profile_faults(root, environ)]
     diagnostics = _in_order([*faults, *_elsewhere(found, faults)])
     return Loaded(
         topology=None if has_errors(diagnostics) else decode(flat.value, flat.source),
@@ -122,7 +123,13 @@ def _without_profiles(root: Table) -> Table:
     )
 
 
-def _profile_faults(root: Table) -> Iterable[Diagnostic]:
+def _schema_faults(substituted: Substituted, flat: Flat, *, partial: bool = False) -> list[Diagnostic]:
+    """What a value with an unset variable would be isn't known, so nothing is said about it."""
+    found = check_schema(flat, partial=partial)
+    return [each for each in found if each.span is None or each.span not in substituted.unresolved]
+
+
+def _profile_faults(root: Table, environ: Mapping[str, str]) -> Iterable[Diagnostic]:
     """The faults that each profile brings, chosen or not, and those of `profiles` itself."""
     entry = root.entries.get("profiles")
     if entry is None:
@@ -130,7 +137,8 @@ def _profile_faults(root: Table) -> Iterable[Diagnostic]:
     alone = flatten(Table(entries={"profiles": entry}, span=root.span))
     yield from check_schema(alone, partial=True)
     for table in profiles_of(root).values():
-        yield from check_schema(flatten(table), partial=True)
+        substituted = substitute(table, environ)
+        yield from _schema_faults(substituted, flatten(substituted.tree), partial=True)
 
 
 def _elsewhere(found: Iterable[Diagnostic], reported: Sequence[Diagnostic]) -> list[Diagnostic]:

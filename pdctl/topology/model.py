@@ -15,6 +15,7 @@ ArgValue = str | int | float | bool | None | tuple[str | int | float, ...]
 Args = Mapping[str, ArgValue]
 Env = Mapping[str, str]
 RoleName = Literal["prefill", "decode"]
+BUILTIN_PREFIX = "builtin:"
 ROLE_NAMES: tuple[RoleName, ...] = ("prefill", "decode")
 
 
@@ -29,7 +30,15 @@ def _no_env() -> Env:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     path: str  # Hugging Face folder or name, GGUF file, or `builtin:NAME`
-    served_name: str | None = None  # the name in the API
+    served_name: str | None = None  # the name in the API; None: `path`, without `builtin:`
+
+    @property
+    def is_builtin(self) -> bool:
+        return self.path.startswith(BUILTIN_PREFIX)
+
+    @property
+    def name(self) -> str:
+        return self.served_name or self.path.removeprefix(BUILTIN_PREFIX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

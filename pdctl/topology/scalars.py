@@ -1,8 +1,8 @@
 """What type a word without quotes has.
 
 The core schema of YAML 1.2, not the YAML 1.1 of PyYAML: `on`, `off`, `yes`, `no`, `04:00:00` and dates are
-text, `010` is ten. Two departures, both towards text: `.inf` and `.nan` name no size that a topology could have,
-and nobody means a number that is too large for a double or longer than 18 digits.
+text, `010` is ten. Two departures, both towards text: `.inf` and `.nan` name no size that a topology could
+have, and nobody means a number that is too large for a double or longer than 18 digits.
 """
 
 from __future__ import annotations

@@ -23,19 +23,16 @@ def topology_schema() -> dict[str, Any]:
 
 
 def check_schema(flat: Flat, *, partial: bool = False) -> tuple[Diagnostic, ...]:
-    """Every fault of the document. `partial` lets keys of the root be absent, as they are in a profile."""
-    report = FaultReport(schema=topology_schema(), source=flat.source)
-    validator: Any = _validator(partial)  # typed here: the stubs of `iter_errors` have holes
+    """Every fault of the document. `partial` lets keys be absent, as they are in a profile."""
+    report = FaultReport(schema=topology_schema(), source=flat.source, partial=partial)
+    validator: Any = _validator()  # typed here: the stubs of `iter_errors` have holes
     for error in validator.iter_errors(flat.value):
         report.add(error)
     return report.diagnostics()
 
 
 @cache
-def _validator(partial: bool) -> Draft202012Validator:
+def _validator() -> Draft202012Validator:
     from jsonschema import Draft202012Validator  # a tenth of a second that `--help` shouldn't pay
 
-    schema = topology_schema()
-    if partial:
-        schema = {keyword: value for keyword, value in schema.items() if keyword != "required"}
-    return Draft202012Validator(schema)
+    return Draft202012Validator(topology_schema())

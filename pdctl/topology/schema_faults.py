@@ -54,6 +54,7 @@ class FaultReport:
 
     schema: Mapping[str, Any]
     source: SourceMap
+    partial: bool  # what is absent here may stand elsewhere
     _found: list[Diagnostic] = field(default_factory=list[Diagnostic])
     _missing: dict[DocumentPath, Diagnostic] = field(default_factory=dict[DocumentPath, Diagnostic])
     _meant: set[DocumentPath] = field(default_factory=set[DocumentPath])  # what misspelt keys stand for
@@ -97,8 +98,10 @@ class FaultReport:
 
     def _add_missing(self, breach: _Breach) -> None:
         path = breach.path
+        # Mappings merge with what they are laid over; an item of a list has to be whole.
+        may_be_absent = self.partial and not any(isinstance(part, int) for part in path)
         for key in breach.wanted:
-            if key in breach.found:
+            if key in breach.found or may_be_absent:
                 continue
             self._missing[(*path, key)] = Diagnostic(
                 code="PD122",

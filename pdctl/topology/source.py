@@ -18,24 +18,20 @@ class SourceMap:
     keys: Mapping[DocumentPath, Span] = field(default_factory=dict[DocumentPath, Span])
 
     def value(self, *path: str | int) -> Span | None:
-        return _nearest(path, self.values, self.keys)
+        return self.values.get(path) or self._nearest(path)
 
     def key(self, *path: str | int) -> Span | None:
-        return _nearest(path, self.keys, self.values)
+        return self.keys.get(path) or self.values.get(path) or self._nearest(path)
+
+    def _nearest(self, path: DocumentPath) -> Span | None:
+        """The key of the nearest parent: a mapping's own span is often no more than where it begins."""
+        for length in range(len(path), -1, -1):
+            span = self.keys.get(path[:length]) or self.values.get(path[:length])
+            if span is not None:
+                return span
+        return None
 
 
 def dotted(path: DocumentPath) -> str:
     """`("cluster", "nodes", 0)` as `cluster.nodes.0`."""
     return ".".join(str(part) for part in path)
-
-
-def _nearest(
-    path: DocumentPath, first: Mapping[DocumentPath, Span], second: Mapping[DocumentPath, Span]
-) -> Span | None:
-    if path in first:
-        return first[path]
-    for length in range(len(path), -1, -1):
-        span = second.get(path[:length]) or first.get(path[:length])
-        if span is not None:
-            return span
-    return None

@@ -18,6 +18,7 @@ class Said:
 
 _TOO_DEEP = "exceeded maximum nesting depth"  # libyaml reads ahead, so its own limit can strike before ours
 _OPEN_BRACKET = Said(message="a bracket is not closed", help="close it, or put quotes around the text")
+_OPEN_QUOTE = Said(message="a quote is not closed", help="close the quote")
 _BARE_REFERENCE = "inside `{ }` or `[ ]`, put quotes around a text that contains `${…}`"
 _INDENTATION = Said(
     message="this line doesn't fit the lines above it",
@@ -33,7 +34,7 @@ _SAID: dict[str, Said] = {
     "did not find expected '-' indicator": _INDENTATION,
     "did not find expected <document start>": _INDENTATION,
     "could not find expected ':'": Said(message="a key without `:`", help="write `key: value`"),
-    "found unexpected end of stream": Said(message="a quote is not closed", help="close the quote"),
+    "found unexpected end of stream": _OPEN_QUOTE,
     "did not find expected ',' or ']'": _OPEN_BRACKET,
     "did not find expected ',' or '}'": _OPEN_BRACKET,
     "found character that cannot start any token": Said(
@@ -53,9 +54,9 @@ _SAID: dict[str, Said] = {
 class YamlParseError(Exception):
     """The text is not YAML from this place on. Line and column count from 0."""
 
-    def __init__(self, problem: str, line: int, column: int, opened_line: int | None) -> None:
+    def __init__(self, problem: str, line: int, column: int, opened: tuple[int, int] | None) -> None:
         super().__init__(problem)
-        self.problem, self.line, self.column, self.opened_line = problem, line, column, opened_line
+        self.problem, self.line, self.column, self.opened = problem, line, column, opened
 
 
 def parse_events(text: str) -> Iterator[Any]:
@@ -67,9 +68,10 @@ def parse_events(text: str) -> Iterator[Any]:
     try:
         yield from yaml.parse(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
-        mark, opened = error.problem_mark, error.context_mark
+        mark, context = error.problem_mark, error.context_mark
         line, column = (mark.line, mark.column) if mark is not None else (0, 0)
-        raise YamlParseError(error.problem or "", line, column, opened.line if opened else None) from error
+        opened = (context.line, context.column) if context is not None else None
+        raise YamlParseError(error.problem or "", line, column, opened) from error
     except yaml.YAMLError as error:
         raise YamlParseError(str(error), 0, 0, None) from error
 
@@ -81,22 +83,21 @@ def syntax_diagnostic(source: SourceText, error: YamlParseError) -> Diagnostic:
             code="PD106", message="a tab indents this line", span=tab, help="YAML indents with spaces only"
         )
     said = _SAID.get(error.problem, Said(message=f"this is not YAML: {error.problem}"))
-    # What never ends is noticed at the end of the file; the place to look at is where it began.
-    was_left_open = said is _OPEN_BRACKET or error.problem == "found unexpected end of stream"
-    notes = (
-        (f"opened on line {error.opened_line + 1}",)
-        if was_left_open and error.opened_line is not None
-        else ()
-    )
     line, column = _last_place(source, error.line, error.column)
-    # The brace of `${NAME}` opens a mapping where one is already open.
-    is_bare_reference = error.opened_line is not None and "${" in source.lines[line]
+    notes: tuple[str, ...] = ()
+    help = said.help
+    if error.opened is not None and said in (_OPEN_BRACKET, _OPEN_QUOTE):
+        # It is noticed where the text stops making sense; the place to look at is where it began.
+        notes = (f"noticed on line {line + 1}, column {column + 1}",)
+        line, column = error.opened
+        # The brace of `${NAME}` opens a mapping where one is already open.
+        help = _BARE_REFERENCE if "${" in source.lines[line] else said.help
     return Diagnostic(
         code="PD112" if error.problem == _TOO_DEEP else "PD105",
         message=said.message,
         span=source.span(line, column, line, column + 1),
         notes=notes,
-        help=_BARE_REFERENCE if is_bare_reference else said.help,
+        help=help,
     )
 
 

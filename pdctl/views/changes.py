@@ -57,14 +57,10 @@ def _field_value(name: str, value: str | None) -> str:
 
 
 def _change_lines(change: Change, canvas: Canvas) -> Iterator[str]:
-    where = f" on {change.node}"
-    head = f"{SIGNS[change.op]} {change.op.value:7} {change.process_id}{where}"
-    inline = change.cause
-    fields = change.fields
-    if len(fields) == 1 and field_change(fields[0]) in change.cause:
-        fields = ()  # the cause says it already
-    lines = wrap(f"{head}: {printable(inline)}", canvas.width, rest="    ")
-    for number, line in enumerate(lines):
-        yield canvas.paint(line, _STYLES[change.op]) if number == 0 else line
-    for each in fields:
-        yield from wrap(field_change(each), canvas.width, first="    ", rest="      ")
+    head = f"{SIGNS[change.op]} {change.op.value:7} {change.process_id} on {change.node}"
+    first, *others = wrap(f"{head}: {printable(change.cause)}", canvas.width, rest="    ")
+    yield canvas.paint(first, _STYLES[change.op])
+    yield from others
+    if any(f"`{field.name}`" not in change.cause for field in change.fields):  # else the cause says it all
+        for field in change.fields:
+            yield from wrap(field_change(field), canvas.width, first="    ", rest="      ")

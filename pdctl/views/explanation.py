@@ -26,7 +26,7 @@ def code_lines(codes: Sequence[Code], canvas: Canvas) -> Iterator[str]:
 
 
 def explanation_lines(markdown: str, canvas: Canvas) -> Iterator[str]:
-    """Headings stand out, code is indented and never wrapped, other lines are wrapped where they are too long."""
+    """Headings stand out, code is indented and never wrapped, other lines are wrapped where needed."""
     is_code = False
     for line in markdown.splitlines():
         if line.startswith(FENCE):

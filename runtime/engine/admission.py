@@ -8,7 +8,7 @@ from runtime.engine.request import Finish, GenerateInput
 
 
 def refusal(request: GenerateInput, model: Model) -> Finish | None:
-    """Why this engine can never serve the request: always the caller's fault, so routers must not retry it."""
+    """Why this engine can never serve the request: the caller's fault, so routers must not retry it."""
     prompt_len = len(request.token_ids)
     if prompt_len == 0:
         return abort("The input is empty.", status=400)
@@ -29,9 +29,8 @@ def refusal(request: GenerateInput, model: Model) -> Finish | None:
     if stranger is not None:
         return abort(f"The token id {stranger} is not in the vocabulary of {model.vocab_size}.", status=400)
     if request.sampling.max_new_tokens < 1:
-        return abort(
-            f"max_new_tokens must be at least 1, found {request.sampling.max_new_tokens}.", status=400
-        )
+        found = request.sampling.max_new_tokens
+        return abort(f"max_new_tokens must be at least 1, found {found}.", status=400)
     return None
 
 

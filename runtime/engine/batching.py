@@ -12,7 +12,7 @@ from runtime.engine.live import LiveRequest
 
 
 def plan_step(running: Iterable[LiveRequest], *, chunk_budget: int) -> list[tuple[LiveRequest, int]]:
-    """Pairs of a request and how many of its tokens are computed. At most `chunk_budget` of them from prompts."""
+    """Pairs of a request and how many of its tokens to compute, at most `chunk_budget` from prompts."""
     plan: list[tuple[LiveRequest, int]] = []
     for live in running:
         if live.num_uncomputed == 1 and not live.is_in_prompt:

@@ -46,7 +46,7 @@ def build_engine(settings: EngineSettings, model: Model) -> EngineLoop:
 def _role_opener(
     settings: EngineSettings, model: Model, post: Post, undo: ExitStack
 ) -> Callable[[Desk], Role]:
-    """How the scheduler gets its role. `undo` collects what is to be closed if a later step fails, or at the end."""
+    """How the scheduler gets its role. `undo` collects what to close after a failure, or at the end."""
 
     def open_role(desk: Desk) -> Role:
         if settings.mode is Mode.UNIFIED:

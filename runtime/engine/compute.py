@@ -26,7 +26,7 @@ class Runner(Protocol):
     """The model with its pool. Called on the engine thread only."""
 
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
-        """Write the K/V of every chunk into its pages; logits of each one's last token, [len(chunks), vocab]."""
+        """Write the chunks' K/V into their pages; logits of each one's last token, [len(chunks), vocab]."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The one door into the engine thread: any thread posts a call, the engine thread runs it between two steps."""
+"""The one door into the engine thread: any thread posts a call, which runs there between two steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Post = Callable[[Call], object]
 
 
 class Mailbox:
-    """A queue that wakes its reader. What bounds it are its posters: requests, links and sends are all counted."""
+    """A queue that wakes its reader. Its posters bound it: requests, links and sends are all counted."""
 
     def __init__(self) -> None:
         self._calls: deque[Call] = deque()

@@ -1,4 +1,4 @@
-"""How much of the prefill pool one decode instance may fill: pages leave only as fast as their receiver reads.
+"""How much of the prefill pool one decode instance may fill: pages leave as fast as it reads, no faster.
 
 Without a share, one slow receiver ends up owning every page of the pool, and all others wait for it.
 """

@@ -274,9 +274,7 @@ class PrefillRole:
         room.peer, room.offer = peer, offer
         prompt_len = room.live.prompt_len
         if offer.prompt_len != prompt_len:
-            message = (
-                f"prefill counts {prompt_len} prompt tokens, decode {offer.prompt_len}: the halves differ"
-            )
+            message = f"prefill counts {prompt_len} prompt tokens, decode {offer.prompt_len}"
             self._desk.end(room.live, abort(message, status=500))
             return
         room.state = KVPoll.WaitingForInput
@@ -331,10 +329,9 @@ class PrefillRole:
     def _send_complete_pages(self, room: PrefillRoom, peer: DecodePeer, offer: OpenRoom) -> None:
         """Send what no later chunk writes to: all complete pages, and at the end the last one as it is."""
         layout, live = self._model.layout, room.live
-        is_last = room.done is not None
-        num_pages = (
-            layout.num_pages_for(live.prompt_len) if is_last else live.num_computed // layout.page_size
-        )
+        num_pages = live.num_computed // layout.page_size
+        if room.done is not None:
+            num_pages = layout.num_pages_for(live.prompt_len)
         if num_pages == room.num_sent_pages:
             return
         fresh = slice(room.num_sent_pages, num_pages)

@@ -1,4 +1,4 @@
-"""What distinguishes a unified, a prefill and a decode engine, as a protocol; and what each may ask of the scheduler.
+"""What tells a unified, a prefill and a decode engine apart, and what each may ask of the scheduler.
 
 Everything here is called on the engine thread.
 """

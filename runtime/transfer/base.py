@@ -19,7 +19,7 @@ from runtime.kv.page_runs import Write
 
 POOL = 0  # the region id of the KV pool; a staging buffer is another region
 
-Completion = Callable[[str | None], None]
+Completion = Callable[[str | None], object]
 """Called once per send, from any thread, and must not block: None when applied, else the reason why not."""
 
 

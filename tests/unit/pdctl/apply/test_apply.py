@@ -47,8 +47,8 @@ def test_a_port_of_a_stranger_stops_everything_before_it_begins(plan, cluster, b
     with pytest.raises(DiagnosticError) as raised:
         bring(plan)
     assert [(each.code, each.message) for each in raised.value.diagnostics] == [
-        ("PD406", "port 30000 on `n1` is taken by process 77 (`nginx`)"),
-        ("PD406", "port 8000 on `n1` is taken by another process"),
+        ("PD410", "port 30000 on `n1` is taken by process 77 (`nginx`)"),
+        ("PD410", "port 8000 on `n1` is taken by another process"),
     ]
     assert raised.value.diagnostics[0].help is not None
     assert "--set prefill.port=NUMBER" in raised.value.diagnostics[0].help

@@ -19,14 +19,14 @@ CHANGES = ChangeSet(
             op=Op.REPLACE,
             process_id="prefill-0.0",
             node="localhost",
-            cause="--page-size 16 -> 32",
+            cause="`--page-size` 16 -> 32",
             fields=(PAGE_SIZE,),
         ),
         Change(
             op=Op.REPLACE,
             process_id="prefill-1.0",
             node="localhost",
-            cause="3 flags and variables differ",
+            cause="moves from `h1` to `localhost`",
             fields=(
                 PAGE_SIZE,
                 FieldChange(name="--verify-kv", before=None, after=""),
