@@ -9,8 +9,8 @@ from pdctl.diagnostics import DiagnosticError
 from pdctl.events import EventSink, Verified, Verifying
 from pdctl.executors.base import NodeAccess
 from pdctl.executors.calls import ProbeAnswer, ProbeRequest
+from pdctl.fields import FieldError, parse_fields
 from pdctl.plan.model import LaunchPlan
-from pdctl.state.fields import FieldError, parse_fields
 
 PROMPT = "The capital of France is"
 NUM_TOKENS = 8

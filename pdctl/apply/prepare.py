@@ -12,8 +12,8 @@ from pdctl.diagnostics import Diagnostic, DiagnosticError, Excerpt
 from pdctl.events import EventSink, Preparing
 from pdctl.executors.base import Executor
 from pdctl.executors.calls import CommandEnded, NodeCommand, OutputLine
+from pdctl.fields import FieldError, Fields
 from pdctl.plan.model import ProcessSpec
-from pdctl.state.fields import FieldError, Fields
 
 KEPT_LINES = 15
 

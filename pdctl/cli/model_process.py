@@ -10,7 +10,7 @@ from typing import cast
 
 from pdctl.diagnostics import DiagnosticError, Excerpt
 from pdctl.events import EventSink, Preparing
-from pdctl.state.fields import FieldError, Fields
+from pdctl.fields import FieldError, Fields
 from pdctl.views.models import KnownModel
 
 MAX_LINE_BYTES = 1 << 20

@@ -16,7 +16,7 @@ from pdctl.executors.calls import (
     StopOutcome,
     Survivor,
 )
-from pdctl.state.fields import Fields
+from pdctl.fields import Fields
 from pdctl.state.observed import ObservedProcess, Phase
 
 DEFAULT_GRACE_S = 10.0  # for a process whose spec can't be read any more; as in the shim

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pdctl.diagnostics import DiagnosticError, Excerpt
 from pdctl.executors.archive import shim_archive
 from pdctl.executors.shell import Completed, LineStream, Shell
-from pdctl.state.fields import FieldError, Fields, parse_fields
+from pdctl.fields import FieldError, Fields, parse_fields
 
 CALL_TIMEOUT_S = 30.0
 MAX_QUOTED_LINES = 10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pdctl.diagnostics import DiagnosticError
 from pdctl.executors.link import NodeLink
-from pdctl.state.fields import FieldError, Fields
+from pdctl.fields import FieldError, Fields
 from pdctl.state.lock import Acquired, Held, LockOutcome, Owner, is_dead, owner_from_fields
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from pdctl.executors.shell import LineStream, UnreachableError
-from pdctl.state.fields import Fields, parse_fields
+from pdctl.fields import Fields, parse_fields
 
 T = TypeVar("T")
 MAX_BUFFERED = 1000  # lines; a reader that falls behind slows the nodes down instead of filling memory

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pdctl import plugins
 from pdctl.diagnostics import DiagnosticError
 from pdctl.executors.base import Executor
+from pdctl.fields import FieldError
 from pdctl.plan.codec import plan_from_json
 from pdctl.plan.model import LaunchPlan
-from pdctl.state.fields import FieldError
 from pdctl.state.paths import deployments_dir, state_dir
 from pdctl.state.record import RecordStore, is_deployment_name
 from pdctl.topology.model import Cluster

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pdctl.fields import FieldError, Fields, parse_fields
 from pdctl.plan.digest import Json
 from pdctl.plan.model import (
     PLAN_FORMAT,
@@ -14,7 +15,6 @@ from pdctl.plan.model import (
     ProcessSpec,
     RoleKind,
 )
-from pdctl.state.fields import FieldError, Fields, parse_fields
 
 
 def plan_to_json(plan: LaunchPlan) -> dict[str, Json]:

@@ -7,7 +7,7 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pdctl.state.fields import FieldError, parse_fields
+from pdctl.fields import FieldError, parse_fields
 from pdctl.state.files import cannot, read_file
 
 

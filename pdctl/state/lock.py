@@ -14,7 +14,7 @@ import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pdctl.state.fields import Fields
+from pdctl.fields import Fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ import pytest
 from pdctl.compiler import compile_plan
 from pdctl.plan.codec import plan_from_json, plan_to_json
 from pdctl.resources import resource_path
-from pdctl.state.fields import FieldError
+from pdctl.fields import FieldError
 
 
 @pytest.fixture

@@ -1,0 +1,63 @@
+"""Nodes, as far as the document alone tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Found = Callable[..., list[str]]
+
+HOSTS = "cluster: {nodes: [{name: alpha, address: 127.0.1.1}, {name: beta, address: 127.0.1.2}]}\n"
+
+
+def test_nodes_that_the_document_lists_may_be_named(found: Found) -> None:
+    assert (
+        found(HOSTS + "prefill: {on: [alpha]}\ndecode: {on: [beta, alpha]}\nrouter: {on: beta}\n", "PD403")
+        == []
+    )
+
+
+def test_nodes_that_it_does_not_list_are_refused(found: Found) -> None:
+    assert found(HOSTS + "prefill: {on: [alpha, alfa]}\nrouter: {on: gamma}\n", "PD403") == [
+        "error 2:23 `alfa` is no node of the cluster",
+        "error 3:14 `gamma` is no node of the cluster",
+    ]
+
+
+def test_counted_nodes_have_names_that_only_the_executor_knows(found: Found) -> None:
+    assert found("cluster: {nodes: 1}\nprefill: {on: [anything]}\n", "PD403") == []
+
+
+def test_a_name_stands_once_in_each_list(found: Found) -> None:
+    lines = "cluster: {nodes: [{name: a}, {name: b}, {name: a}]}\nprefill: {on: [a, b]}\ndecode: {on: [b, a, b]}\n"
+    assert found(lines, "PD406") == [
+        "error 1:48 the node `a` is listed twice",
+        "error 3:21 the node `b` is listed twice",
+    ]
+
+
+def test_an_address_stands_once(found: Found) -> None:
+    assert found(HOSTS, "PD407") == []
+    assert found(HOSTS.replace("127.0.1.2", "127.0.1.1"), "PD407") == [
+        "error 1:76 the address `127.0.1.1` is listed twice"
+    ]
+
+
+def test_the_local_executor_has_one_node(found: Found) -> None:
+    assert found("cluster: {executor: local, nodes: 1}\n", "PD408") == []
+    assert found("cluster: {nodes: 3}\n", "PD408") == [
+        "error 1:18 the `local` executor has one node, this machine; found 3"
+    ]
+    assert len(found(HOSTS, "PD408")) == 1
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.9.9.9", '"::1"', "localhost"])
+def test_loopback_addresses_are_local(found: Found, address: str) -> None:
+    assert found(f"cluster: {{nodes: [{{name: a, address: {address}}}]}}\n", "PD408") == []
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "gpu-1.example", '"2001:db8::1"'])
+def test_other_addresses_may_be_of_this_machine_so_they_are_a_warning(found: Found, address: str) -> None:
+    (fault,) = found(f"cluster: {{nodes: [{{name: a, address: {address}}}]}}\n", "PD408")
+    assert fault.startswith("warning 1:")
