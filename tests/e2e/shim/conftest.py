@@ -1,0 +1,109 @@
+"""A node as the shim sees it: the packed file, a root for run directories, real processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pdctl.executors.archive import shim_archive
+
+Answer = dict[str, Any]
+
+
+class ShimNode:
+    """Calls the packed shim as an executor does; `deployment` is always `demo`."""
+
+    def __init__(self, folder: Path, python: str = sys.executable) -> None:
+        self.root = folder / "run"
+        self.archive = folder / "shim.pyz"
+        self.archive.write_bytes(shim_archive().content)
+        self.python = python
+
+    def argv(self, verb: str, *names: str) -> list[str]:
+        return [self.python, "-I", "-S", str(self.archive), verb, *names]
+
+    def ask(self, verb: str, *process_ids: str, request: object = None) -> Any:
+        return self.ask_names(verb, str(self.root), "demo", *process_ids, request=request)
+
+    def ask_names(self, verb: str, *names: str, request: object = None) -> Any:
+        done = subprocess.run(
+            self.argv(verb, *names),
+            input=json.dumps(request or {}),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.stderr == ""
+        return json.loads(done.stdout)
+
+    def spec(self, process_id: str, *argv: str, **fields: object) -> Answer:
+        spec: Answer = {"format": 1, "deployment": "demo", "process_id": process_id, "node": "n1"}
+        return {**spec, "digest": "d1", "argv": list(argv), "env": {}, "grace_s": 5.0, **fields}
+
+    def start(self, process_id: str, *argv: str, **fields: object) -> Answer:
+        return self.ask("start", process_id, request=self.spec(process_id, *argv, **fields))
+
+    def start_python(self, process_id: str, program: str, **fields: object) -> Answer:
+        return self.start(process_id, sys.executable, "-S", "-u", "-c", program, **fields)
+
+    def status(self, process_id: str) -> Answer:
+        """The process's entry; empty when the shim knows of no such process."""
+        entries = self.ask("status")
+        return next((entry for entry in entries if entry["process_id"] == process_id), {})
+
+    def stop(self, *process_ids: str, grace_s: float | None = None) -> list[Answer]:
+        request = {"grace_s": dict.fromkeys(process_ids, grace_s)} if grace_s is not None else {}
+        return self.ask("stop", *process_ids, request=request)
+
+    def run_dir(self, process_id: str, run: int = 1) -> Path:
+        return self.root / "demo" / process_id / f"{run:06}"
+
+    def output(self, process_id: str, run: int = 1) -> str:
+        return (self.run_dir(process_id, run) / "output.log").read_text()
+
+    def recorded(self, process_id: str, run: int = 1) -> Answer:
+        return json.loads((self.run_dir(process_id, run) / "status.json").read_bytes())
+
+
+def is_alive(pid: int) -> bool:
+    """A zombie is dead: who ended is not always reaped at once."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def wait_until(get: Callable[[], Any], timeout_s: float = 20.0) -> Any:
+    """Ask until the answer is true, and give it."""
+    deadline = time.monotonic() + timeout_s
+    while not (found := get()):
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+    return found
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[ShimNode]:
+    made = ShimNode(tmp_path)
+    yield made
+    left = [entry["process_id"] for entry in made.ask("status") if entry["num_alive"]]
+    if left:
+        assert all(not outcome["survivors"] for outcome in made.stop(*left, grace_s=0))
+
+
+@pytest.fixture(name="is_alive")
+def is_alive_fixture() -> Callable[[int], bool]:
+    return is_alive
+
+
+@pytest.fixture(name="wait_until")
+def wait_until_fixture() -> Callable[..., Any]:
+    return wait_until

@@ -1,0 +1,194 @@
+"""What the shim tells of processes after everything that may happen to them and to their records."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
+
+
+def _edit(path: Path, **fields: object) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), **fields}))
+
+
+def test_what_was_never_started_is_absent(node):
+    assert node.ask("status") == []
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "number"),
+    [
+        ("raise SystemExit(0)", 0, None),
+        ("raise SystemExit(7)", 7, None),
+        ("import os; os.kill(0, 9)", None, 9),
+    ],
+)
+def test_the_end_is_recorded_by_code_or_signal(node, wait_until, program, code, number):
+    node.start_python("a-0.0", program)
+    wait_until(lambda: node.status("a-0.0")["state"] == "exited")
+    entry = node.status("a-0.0")
+    assert (entry["exit_code"], entry["signal"], entry["is_stopped"]) == (code, number, False)
+    assert entry["ended_at"] >= entry["started_at"]
+
+
+def test_a_killed_worker_was_not_stopped_by_us(node, wait_until):
+    os.kill(node.start("a-0.0", "sleep", "100")["pid"], signal.SIGKILL)
+    wait_until(lambda: node.status("a-0.0")["state"] == "exited")
+    entry = node.status("a-0.0")
+    assert (entry["signal"], entry["is_stopped"]) == (signal.SIGKILL, False)
+
+
+def test_a_worker_without_its_shim_is_an_orphan(node, is_alive):
+    pid = node.start("a-0.0", "sleep", "100")["pid"]
+    os.kill(node.recorded("a-0.0")["shim_pid"], signal.SIGKILL)
+    entry = node.status("a-0.0")
+    assert (entry["state"], entry["reason"], entry["pid"]) == ("orphaned", "its shim is gone", pid)
+    assert is_alive(pid)
+
+
+def test_an_orphan_goes_on_writing_its_output(node, wait_until):
+    """A worker whose output went through its shim would die of SIGPIPE here."""
+    program = "import time\nfor n in range(9999): print(n, flush=True); time.sleep(0.01)"
+    node.start_python("a-0.0", program)
+    os.kill(node.recorded("a-0.0")["shim_pid"], signal.SIGKILL)
+    written = len(node.output("a-0.0"))
+    wait_until(lambda: len(node.output("a-0.0")) > written + 20)
+
+
+def test_worker_and_shim_killed_is_lost(node, wait_until):
+    pid = node.start("a-0.0", "sleep", "100")["pid"]
+    os.kill(node.recorded("a-0.0")["shim_pid"], signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: node.status("a-0.0")["state"] == "lost")
+    assert node.status("a-0.0")["reason"] == "it ended without a record of how"
+
+
+def test_after_a_reboot_the_recorded_pids_mean_nothing(node, is_alive):
+    pid = node.start("a-0.0", "true")["pid"]
+    stranger = subprocess.Popen(["sleep", "100"])
+    ticks = int(Path(f"/proc/{stranger.pid}/stat").read_text().rpartition(")")[2].split()[19])
+    folder = node.run_dir("a-0.0")
+    (folder / "exit.json").unlink()
+    _edit(folder / "status.json", boot_id="an earlier boot", pid=stranger.pid, start_ticks=ticks)
+    entry, outcomes = node.status("a-0.0"), node.stop("a-0.0")
+    assert (entry["state"], entry["reason"], entry["num_alive"]) == ("lost", "the host rebooted", 0)
+    assert not outcomes[0]["was_alive"]
+    assert is_alive(stranger.pid)
+    assert pid != stranger.pid
+    stranger.kill()
+    stranger.wait()
+
+
+@pytest.mark.skipif(not os.access(LAST_PID, os.W_OK), reason="only root can choose the next pid")
+def test_a_stranger_with_the_workers_old_pid_is_left_alone(node, wait_until, is_alive):
+    pid = node.start("a-0.0", "sleep", "100")["pid"]
+    os.kill(node.recorded("a-0.0")["shim_pid"], signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not Path(f"/proc/{pid}").exists())
+
+    def take_pid() -> subprocess.Popen[bytes] | None:
+        LAST_PID.write_text(str(pid - 1))
+        candidate = subprocess.Popen(["sleep", "100"])
+        if candidate.pid == pid:
+            return candidate
+        candidate.kill()  # another process on this machine was faster
+        candidate.wait()
+        return None
+
+    stranger = wait_until(take_pid)
+    assert node.status("a-0.0")["state"] == "lost"
+    assert not node.stop("a-0.0")[0]["was_alive"]
+    assert is_alive(stranger.pid)
+    stranger.kill()
+    stranger.wait()
+
+
+@pytest.mark.parametrize("content", [b"", b'{"boot_id": "', b"\0" * 300, b"[]"])
+def test_a_damaged_status_file_hides_no_running_process(node, is_alive, content):
+    pid = node.start("a-0.0", "sleep", "100")["pid"]
+    (node.run_dir("a-0.0") / "status.json").write_bytes(content)
+    entry = node.status("a-0.0")
+    told = (entry["state"], entry["reason"], entry["pid"], entry["digest"])
+    assert told == ("running", "its status.json is damaged", pid, "d1")
+    assert node.stop("a-0.0")[0]["was_alive"]
+    assert not is_alive(pid)
+    assert node.status("a-0.0")["state"] == "exited"
+
+
+def test_a_damaged_status_file_and_a_dead_shim_hide_no_orphan(node, is_alive):
+    pid = node.start("a-0.0", "sleep", "100")["pid"]
+    os.kill(node.recorded("a-0.0")["shim_pid"], signal.SIGKILL)
+    (node.run_dir("a-0.0") / "status.json").write_bytes(b"{")
+    entry = node.status("a-0.0")
+    assert (entry["state"], entry["pid"]) == ("orphaned", pid)
+    assert node.stop("a-0.0")[0]["was_alive"]
+    assert not is_alive(pid)
+
+
+def test_a_damaged_spec_leaves_the_digest_known(node):
+    node.start("a-0.0", "sleep", "100")
+    (node.run_dir("a-0.0") / "spec.json").write_bytes(b"{")
+    entry = node.status("a-0.0")
+    assert (entry["state"], entry["digest"], entry["node"]) == ("running", "d1", "n1")
+
+
+def test_a_zombie_is_not_running(node, wait_until):
+    """The shim is stopped, so nobody reaps its worker."""
+    pid = node.start("a-0.0", "sleep", "100")["pid"]
+    shim = node.recorded("a-0.0")["shim_pid"]
+    os.kill(shim, signal.SIGSTOP)
+    os.kill(pid, signal.SIGKILL)
+    entry = node.status("a-0.0")
+    assert (entry["state"], entry["num_alive"]) == ("lost", 0)
+    assert entry["reason"] == "it has ended and its shim does not answer"
+    os.kill(shim, signal.SIGCONT)
+    wait_until(lambda: node.status("a-0.0")["state"] == "exited")
+    assert node.status("a-0.0")["signal"] == signal.SIGKILL
+
+
+@pytest.mark.parametrize("levels", [0, 1, 2, 3])
+def test_a_process_is_found_after_its_directory_was_removed(node, is_alive, levels):
+    pid = node.start("a-0.0", "sleep", "100")["pid"]
+    shim = node.recorded("a-0.0")["shim_pid"]
+    shutil.rmtree([node.run_dir("a-0.0"), *node.run_dir("a-0.0").parents][levels])
+    entry = node.status("a-0.0")
+    told = (entry["state"], entry["reason"], entry["pid"], entry["run_id"], entry["node"])
+    assert told[:2] == ("orphaned", "its run directory was removed")
+    assert told[3:] == ("000001", "n1")
+    assert node.ask_names("list", str(node.root)) == ["demo"]
+    assert node.stop("a-0.0")[0] | {"elapsed_s": 0} == {
+        "process_id": "a-0.0",
+        "was_alive": True,
+        "killed": False,
+        "elapsed_s": 0,
+        "survivors": [],
+    }
+    assert not is_alive(pid)
+    assert not is_alive(shim)
+
+
+def test_memory_counts_the_whole_tree(node, wait_until):
+    program = (
+        "import subprocess, sys, time\n"
+        "grow = 'import time; held = bytearray(60_000_000); print(1, flush=True); time.sleep(100)'\n"
+        "subprocess.Popen([sys.executable, '-S', '-c', grow]); time.sleep(100)"
+    )
+    node.start_python("a-0.0", program)
+    wait_until(lambda: node.output("a-0.0") == "1\n")
+    entry = node.status("a-0.0")
+    assert entry["num_alive"] == 2
+    assert 60_000_000 < entry["rss_bytes"] < 120_000_000
+
+
+def test_processes_of_other_nodes_are_left_out_when_a_node_is_named(node):
+    node.start("a-0.0", "sleep", "100", node="n1")
+    node.start("a-0.1", "sleep", "100", node="n2")
+    found = node.ask("status", request={"node": "n2"})
+    assert [entry["process_id"] for entry in found] == ["a-0.1"]
