@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from typer.main import get_command
 from pdctl.cli import exits
 from pdctl.cli.options import CONTEXT
 from pdctl.cli.output import Globals, ReaderGoneError
+from pdctl.cli.usage import usage_lines
 from pdctl.cli.verbs import HELP_OF_VERBS
 from pdctl.views.canvas import ColorMode
 
@@ -88,7 +90,8 @@ def run(args: Sequence[str]) -> int:
         code = get_command(app).main(list(args), prog_name="pdctl", standalone_mode=False)
         sys.stdout.flush()
     except typer.TyperException as error:
-        return _usage_error(error, args)
+        print(*usage_lines(error, args), sep="\n", file=sys.stderr)
+        return exits.ERROR
     except (ReaderGoneError, BrokenPipeError):
         _discard_stdout()
         return exits.READER_GONE
@@ -101,21 +104,8 @@ def run(args: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _usage_error(error: typer.TyperException, args: Sequence[str]) -> int:
-    message = error.format_message().strip().removesuffix(".")
-    verb = next((word for word in args if word in HELP_OF_VERBS), None)
-    print(f"error: {message[:1].lower()}{message[1:]}\n", file=sys.stderr)
-    if verb is not None and any(word in message for word in ("--color", "--quiet", "-q")):
-        print(f"hint: it goes before the verb: `pdctl --color never {verb} ...`", file=sys.stderr)
-    else:
-        print(f"hint: `pdctl {verb + ' ' if verb else ''}--help` shows what there is", file=sys.stderr)
-    return exits.ERROR
-
-
 def _soften(stream: object) -> None:
     """A character that the locale can't show becomes an escape instead of a traceback."""
-    import io
-
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors="backslashreplace")
 

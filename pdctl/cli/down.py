@@ -29,15 +29,15 @@ def down(
     as_json: AsJson = False,
 ) -> None:
     """Stop a deployment and leave nothing behind."""
-    from pdctl import lifecycle
     from pdctl.cli.operation import telling_interrupts
     from pdctl.cli.targets import deployment_of
+    from pdctl.lifecycle.down import down as take_down
     from pdctl.views.outcome import down_lines
 
     with output_of(ctx, as_json=as_json) as output:
         name = deployment_of(target)
         with telling_interrupts(output, again=f"pdctl down {name}"), output.progress() as sink:
-            outcome = lifecycle.down(name, sink, purge=purge)
+            outcome = take_down(name, sink, purge=purge)
         output.show(
             {
                 "name": name,

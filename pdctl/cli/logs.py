@@ -11,7 +11,7 @@ from pdctl.cli.options import AsJson, Name, new_app, verb
 from pdctl.cli.output import Output, output_of
 
 if TYPE_CHECKING:
-    from pdctl.lifecycle import LogLine
+    from pdctl.lifecycle.logs import LogLine
 
 app = new_app()
 
@@ -36,12 +36,12 @@ def logs(
 
     Every line begins with its process. With --json each line is an object.
     """
-    from pdctl import lifecycle
     from pdctl.cli.targets import target_of
+    from pdctl.lifecycle.logs import logs as read_logs
 
     with output_of(ctx, as_json=as_json) as output:
         target = target_of(name, ids or [])
-        lines = lifecycle.logs(target.name, target.ids, tail=tail, follow=follow)
+        lines = read_logs(target.name, target.ids, tail=tail, follow=follow)
         output.write(_shown(lines, output))
 
 

@@ -7,15 +7,16 @@ from contextlib import contextmanager
 
 import typer
 
-from pdctl import lifecycle
 from pdctl.cli import exits
 from pdctl.cli.output import Output
+from pdctl.lifecycle.interrupt import Interrupted
+from pdctl.lifecycle.up import UpOutcome
 from pdctl.views.changes import changes_summary
 from pdctl.views.outcome import interrupted_lines, up_lines
 from pdctl.views.quantities import duration
 
 
-def show_up(output: Output, outcome: lifecycle.UpOutcome) -> None:
+def show_up(output: Output, outcome: UpOutcome) -> None:
     """What was done goes to stderr, what stands now to stdout."""
     took = "" if outcome.changes.is_empty else f" (took {duration(outcome.elapsed_s)})"
     output.say([f"{outcome.status.name}: {changes_summary(outcome.changes, is_done=True)}{took}", ""])
@@ -27,7 +28,7 @@ def telling_interrupts(output: Output, *, again: str) -> Generator[None]:
     """After Ctrl-C, say what still runs and how to go on; `again` is the command that would."""
     try:
         yield
-    except lifecycle.Interrupted as interrupted:
+    except Interrupted as interrupted:
         output.tell(
             {"interrupted": {"deployment": interrupted.name, "running": interrupted.running}},
             interrupted_lines(interrupted.name, interrupted.running, again, output.err),

@@ -27,8 +27,9 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show every process that `up` would run."""
-    from pdctl import lifecycle
     from pdctl.cli.planning import plan_of
+    from pdctl.lifecycle.planning import compare
+    from pdctl.lifecycle.targets import processes_of
     from pdctl.plan.codec import plan_to_json, process_to_json
     from pdctl.views.plan import plan_lines, process_lines
 
@@ -37,10 +38,8 @@ def plan(
         if process is None:
             output.show(plan_to_json(planned.plan), plan_lines(planned.plan, output.out))
         else:
-            spec = planned.plan.process(process)
-            if spec is None:
-                known = ", ".join(each.id for each in planned.plan.processes[:12])
-                raise typer.BadParameter(f"no process `{process}` in {known}", param_hint="--process")
+            wanted = processes_of(planned.plan, (process,))[0]  # an instance's first is its leader
+            spec = next(each for each in planned.plan.processes if each.id == wanted)
             output.show(process_to_json(spec), process_lines(spec, output.out))
-        if exit_code and not lifecycle.compare(planned).is_empty:
+        if exit_code and not compare(planned).is_empty:
             raise typer.Exit(exits.CHANGES_PENDING)

@@ -5,26 +5,26 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pdctl import lifecycle
 from pdctl.cli.output import Output
 from pdctl.diagnostics import DiagnosticError
+from pdctl.lifecycle.planning import Planned, TopologySource, compare, plan_file
 from pdctl.reconcile.model import ChangeSet
 from pdctl.resources import resource_path
 from pdctl.views.changes import changes_lines, changes_value
 
 
-def plan_of(output: Output, file: str, sets: list[str] | None, profile: str | None) -> lifecycle.Planned:
+def plan_of(output: Output, file: str, sets: list[str] | None, profile: str | None) -> Planned:
     """The plan of `file`; its warnings are shown, its errors raised."""
     refuse_shipped_name(file)
-    source = lifecycle.TopologySource(path=file, sets=tuple(sets or ()), profile=profile)
-    planned = lifecycle.plan_file(source)
+    source = TopologySource(path=file, sets=tuple(sets or ()), profile=profile)
+    planned = plan_file(source)
     output.diagnostics(planned.warnings)
     return planned
 
 
-def show_changes(output: Output, planned: lifecycle.Planned) -> ChangeSet:
+def show_changes(output: Output, planned: Planned) -> ChangeSet:
     """What `up` would do now, as the verb's result."""
-    changes = lifecycle.compare(planned)
+    changes = compare(planned)
     name = planned.plan.name
     output.show(changes_value(name, changes), changes_lines(name, changes, output.out))
     return changes

@@ -28,13 +28,14 @@ def restart(
 
     All processes of an instance restart together.
     """
-    from pdctl import lifecycle
     from pdctl.cli.operation import show_up, telling_interrupts
     from pdctl.cli.targets import target_of
+    from pdctl.lifecycle.up import UpOptions
+    from pdctl.lifecycle.up import restart as restart_instances
 
     with output_of(ctx, as_json=as_json) as output:
         target = target_of(name, ids)
-        options = lifecycle.UpOptions(wait=not no_wait, canary=not no_canary, deadline_s=timeout_s)
+        options = UpOptions(wait=not no_wait, canary=not no_canary, deadline_s=timeout_s)
         with telling_interrupts(output, again=f"pdctl restart {' '.join(ids)}"), output.progress() as sink:
-            outcome = lifecycle.restart(target.name, target.ids, sink, options)
+            outcome = restart_instances(target.name, target.ids, sink, options)
         show_up(output, outcome)

@@ -27,9 +27,9 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show what runs."""
-    from pdctl import lifecycle
+    from pdctl.lifecycle.status import status as ask_status
     from pdctl.views.status import statuses_lines
 
     with output_of(ctx, as_json=as_json) as output:
-        statuses = lifecycle.status(name)
+        statuses = ask_status(name)
         output.show({"deployments": statuses}, statuses_lines(statuses, output.out))

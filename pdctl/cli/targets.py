@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import typer
-
-from pdctl import lifecycle
 from pdctl.cli.planning import looks_like_file, refuse_shipped_name
+from pdctl.cli.usage import UsageFault
+from pdctl.lifecycle.access import deployments
+from pdctl.lifecycle.planning import TopologySource, plan_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +23,9 @@ def target_of(name: str | None, words: Sequence[str]) -> Target:
     if name is not None:
         names.add(name)
     if len(names) > 1:
-        raise typer.BadParameter(f"one deployment at a time, not {_and(sorted(names))}", param_hint="ID")
+        raise UsageFault(f"these ids are of {_and(sorted(names))}", hint="one deployment at a time")
     return Target(
-        name=names.pop() if names else only_deployment("--name"),
+        name=names.pop() if names else only_deployment("`--name NAME`"),
         ids=tuple(word.rpartition("/")[2] for word in words),
     )
 
@@ -33,23 +33,22 @@ def target_of(name: str | None, words: Sequence[str]) -> Target:
 def deployment_of(target: str | None) -> str:
     """The deployment that a name or the path of a topology means."""
     if target is None:
-        return only_deployment("NAME")
+        return only_deployment("its name")
     if not looks_like_file(target):
         return target
     refuse_shipped_name(target)
-    source = lifecycle.TopologySource(path=target, sets=(), profile=None)
-    return lifecycle.plan_file(source).plan.name
+    source = TopologySource(path=target, sets=(), profile=None)
+    return plan_file(source).plan.name
 
 
-def only_deployment(parameter: str) -> str:
-    names = lifecycle.deployments()
+def only_deployment(how: str) -> str:
+    """The one that there is; `how` tells what to say when there are more."""
+    names = deployments()
     if len(names) == 1:
         return names[0]
     if not names:
-        raise typer.BadParameter(
-            "no deployment is on record; `pdctl up FILE` starts one", param_hint=parameter
-        )
-    raise typer.BadParameter(f"say which deployment: {_and(names)} are on record", param_hint=parameter)
+        raise UsageFault("no deployment is on record", hint="`pdctl up FILE` starts one")
+    raise UsageFault(f"there is more than one deployment: {_and(names)}", hint=f"say which by {how}")
 
 
 def _and(words: Sequence[str]) -> str:

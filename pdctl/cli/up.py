@@ -27,16 +27,17 @@ def up(
     as_json: AsJson = False,
 ) -> None:
     """Make what runs equal to a topology, and prove that it serves."""
-    from pdctl import lifecycle
     from pdctl.cli.operation import show_up, telling_interrupts
     from pdctl.cli.planning import plan_of, show_changes
+    from pdctl.lifecycle.up import UpOptions
+    from pdctl.lifecycle.up import up as make_true
 
     with output_of(ctx, as_json=as_json) as output:
         planned = plan_of(output, file, sets, profile)
         if dry_run:
             show_changes(output, planned)
             return
-        options = lifecycle.UpOptions(wait=not no_wait, canary=not no_canary, deadline_s=timeout_s)
+        options = UpOptions(wait=not no_wait, canary=not no_canary, deadline_s=timeout_s)
         with telling_interrupts(output, again=f"pdctl up {file}"), output.progress() as sink:
-            outcome = lifecycle.up(planned, sink, options)
+            outcome = make_true(planned, sink, options)
         show_up(output, outcome)

@@ -19,7 +19,8 @@ def report_lines(diagnostics: Sequence[Diagnostic], canvas: Canvas) -> Iterator[
         if number:
             yield ""
         yield from diagnostic_lines(diagnostic, canvas)
-    file = next((each.span.file for each in diagnostics if each.span), None)
+    files = (each.span.file for each in diagnostics if each.span)
+    file = next((file for file in files if not file.startswith("--")), None)  # a span may be in `--set`
     if file is not None or len(diagnostics) > 1:
         yield ""
         yield summary(diagnostics) + ("" if file is None else f" in {printable(file)}")

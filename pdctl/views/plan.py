@@ -17,6 +17,7 @@ def plan_lines(plan: LaunchPlan, canvas: Canvas) -> Iterator[str]:
         processes = [each for each in plan.processes if each.node == node.name]
         if processes:
             yield _node_line(node, canvas)
+            yield from _preparations(processes, canvas)
             for process in processes:
                 yield from _process_block(process, canvas)
             yield ""
@@ -57,6 +58,13 @@ def _node_line(node: PlanNode, canvas: Canvas) -> str:
     return f"{canvas.paint('node', Style.FAINT)} {canvas.paint(node.name, Style.STRONG)}{address}"
 
 
+def _preparations(processes: Sequence[ProcessSpec], canvas: Canvas) -> Iterator[str]:
+    """What runs once on the node before any process starts."""
+    for argv in dict.fromkeys(process.prepare for process in processes if process.prepare):
+        yield f"  {canvas.paint('first', Style.STRONG)}"
+        yield from command_lines(argv, {}, canvas, indent="    ")
+
+
 def _process_block(process: ProcessSpec, canvas: Canvas) -> Iterator[str]:
     facts: list[str] = []
     if process.ports:
@@ -69,10 +77,6 @@ def _process_block(process: ProcessSpec, canvas: Canvas) -> Iterator[str]:
     first, *others = wrap("; ".join(facts), canvas.width, first=f"  {process.id}  ", rest="    ")
     yield first.replace(process.id, canvas.paint(process.id, Style.STRONG), 1).rstrip()
     yield from others
-    if process.prepare:
-        yield "    first, on the node:"
-        yield from command_lines(process.prepare, {}, canvas, indent="    ")
-        yield "    then:"
     yield from command_lines(process.argv, process.env, canvas, indent="    ")
 
 
