@@ -19,7 +19,7 @@ engine: {kind: reference}
 
 @pytest.fixture
 def found() -> Callable[..., list[str]]:
-    """`found(lines, "PD201")` as `error 6:12 message`, only that code; lines count from the first of `lines`."""
+    """`found(lines, "PD201")` as `error 2:12 message`, only that code, counted from the first of `lines`."""
 
     def of(lines: str, code: str, *, engine: str = "reference") -> list[str]:
         head = HEAD.replace("kind: reference", f"kind: {engine}")

@@ -30,7 +30,8 @@ def test_counted_nodes_have_names_that_only_the_executor_knows(found: Found) -> 
 
 
 def test_a_name_stands_once_in_each_list(found: Found) -> None:
-    lines = "cluster: {nodes: [{name: a}, {name: b}, {name: a}]}\nprefill: {on: [a, b]}\ndecode: {on: [b, a, b]}\n"
+    lines = "cluster: {nodes: [{name: a}, {name: b}, {name: a}]}\n"
+    lines += "prefill: {on: [a, b]}\ndecode: {on: [b, a, b]}\n"
     assert found(lines, "PD406") == [
         "error 1:48 the node `a` is listed twice",
         "error 3:21 the node `b` is listed twice",
