@@ -37,7 +37,7 @@ class Sampler(Protocol):
 
 
 class PageSource(Protocol):
-    """The page allocator. Pages are all or nothing."""
+    """The page allocator: `alloc` gives all pages or none, next to the page `after` if it can."""
 
     @property
     def num_free(self) -> int: ...
@@ -45,7 +45,7 @@ class PageSource(Protocol):
     @property
     def num_pages(self) -> int: ...
 
-    def alloc(self, num: int) -> tuple[int, ...] | None: ...
+    def alloc(self, num: int, *, after: int | None = None) -> tuple[int, ...] | None: ...
 
     def free(self, pages: Sequence[int]) -> None: ...
 

@@ -9,33 +9,26 @@ from __future__ import annotations
 
 import logging
 import secrets
-import threading
 import time
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from dataclasses import dataclass
 
-from runtime.bootstrap.client import BootstrapError, PrefillServer, find_prefill
-from runtime.control.compat import Facts, mismatch
+from runtime.control.compat import Facts
 from runtime.control.messages import (
     MAX_TEXT_LEN,
     PROTOCOL_VERSION,
     AbortDone,
     AbortRoom,
     Hello,
-    Message,
     OpenRoom,
-    Refused,
     RoomDone,
     RoomState,
-    Welcome,
 )
-from runtime.control.network import ControlNetwork
 from runtime.control.rooms import KVPoll, advance
 from runtime.engine.compute import Model
-from runtime.engine.decode_rooms import Address, DecodeRoom, PrefillPeer
+from runtime.engine.decode_peers import PrefillPeer, PrefillPeers, RoomMessage
 from runtime.engine.live import LiveRequest, Sampled, abort
-from runtime.engine.mailbox import Post, PostedLinks
+from runtime.engine.mailbox import Post
 from runtime.engine.request import TokenLogprob
 from runtime.engine.role import Desk, RoleCounts, other_half
 from runtime.engine.settings import EngineSettings
@@ -45,13 +38,24 @@ from runtime.transfer.base import TransferBackend
 
 SWEEP_INTERVAL_S = 0.1
 DRAIN_TIMEOUT_S = 30.0  # for `AbortDone` of a peer whose link lives
-NUM_LOOKUP_THREADS = 16
 
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Room:
+    """One request on the decode side. It has a ticket from the moment that prefill knows its pages."""
+
+    room: int
+    live: LiveRequest
+    peer: PrefillPeer
+    deadline_s: float
+    state: KVPoll = KVPoll.Bootstrapping
+    ticket: int | None = None
+
+
 class DecodeRole:
-    """Rooms by request until prefill has answered, by ticket while prefill may write into their pages."""
+    """Rooms by request while that lives, by ticket while prefill may write into their pages."""
 
     def __init__(
         self,
@@ -65,20 +69,20 @@ class DecodeRole:
     ) -> None:
         self._desk = desk
         self._model = model
-        self._facts = facts
         self._settings = settings
         self._backend = backend
-        self._post = post
-        self._network = ControlNetwork(
-            PostedLinks(post, self), heartbeat_interval_s=settings.heartbeat_interval_s
+        self._peers = PrefillPeers(
+            self,
+            hello=_describe(model, facts, settings, backend),
+            facts=facts,
+            post=post,
+            lookup_timeout_s=settings.bootstrap_timeout_s,
+            heartbeat_interval_s=settings.heartbeat_interval_s,
         )
-        self._lookups = ThreadPoolExecutor(NUM_LOOKUP_THREADS, thread_name_prefix="bootstrap-lookup")
-        self._stopped = threading.Event()
-        self._peers: dict[Address, PrefillPeer] = {}
-        self._peer_of_link: dict[int, PrefillPeer] = {}
-        self._room_of: dict[LiveRequest, DecodeRoom] = {}
-        self._wanting_pages: deque[DecodeRoom] = deque()
-        self._open: dict[int, DecodeRoom] = {}  # by ticket: prefill may write, draining ones included
+        self._room_of: dict[LiveRequest, _Room] = {}  # in the order of arrival
+        self._in_use: set[tuple[PrefillPeer, int]] = set()  # room ids, until their pages are safe
+        self._wanting_pages: deque[_Room] = deque()
+        self._open: dict[int, _Room] = {}  # by ticket, also those whose request has ended
         self._next_sweep_s = 0.0
 
     # The role.
@@ -88,19 +92,19 @@ class DecodeRole:
         if rendezvous is None:
             self._desk.queue(live)
             return
-        peer = self._find_peer((rendezvous.bootstrap_host, rendezvous.bootstrap_port))
-        if any(known.room == rendezvous.room for known in peer.rooms):
+        peer = self._peers.find((rendezvous.bootstrap_host, rendezvous.bootstrap_port))
+        if (peer, rendezvous.room) in self._in_use:
             message = f"room {rendezvous.room} is in use by another request"
             self._desk.end(live, abort(message, status=400))
             return
-        room = DecodeRoom(
+        room = _Room(
             room=rendezvous.room,
             live=live,
             peer=peer,
             deadline_s=time.monotonic() + self._settings.bootstrap_timeout_s,
         )
         self._room_of[live] = room
-        peer.rooms.add(room)
+        self._in_use.add((peer, room.room))
         if peer.is_ready:
             self._wanting_pages.append(room)
 
@@ -109,9 +113,9 @@ class DecodeRole:
         rendezvous = other_half(live.request)
         if rendezvous is None or live.finish is None:
             return
-        peer = self._peers.get((rendezvous.bootstrap_host, rendezvous.bootstrap_port))
-        if peer is not None:
-            self._tell_given_up(peer, rendezvous.room, None, live.finish.message)
+        peer = self._peers.known((rendezvous.bootstrap_host, rendezvous.bootstrap_port))
+        if peer is not None and (peer, rendezvous.room) not in self._in_use:
+            self._give_up(peer, rendezvous.room, None, live.finish.message)
 
     def computed(self, live: LiveRequest, first: Sampled | None) -> None:
         if first is not None:  # a request without a room, such as a health check
@@ -123,11 +127,11 @@ class DecodeRole:
             return
         room.state = KVPoll.Failed
         reason = live.finish.message if live.finish else None
-        self._tell_given_up(room.peer, room.room, room.ticket, reason)
-        if room.ticket is not None:
+        self._give_up(room.peer, room.room, room.ticket, reason)
+        if room.ticket is not None:  # still open: prefill answers when nothing can land any more
             room.deadline_s = time.monotonic() + DRAIN_TIMEOUT_S
-            return  # still in `_open`: prefill answers when nothing can land any more
-        room.peer.rooms.discard(room)
+            return
+        self._in_use.discard((room.peer, room.room))
         if room in self._wanting_pages:
             self._wanting_pages.remove(room)
 
@@ -148,99 +152,41 @@ class DecodeRole:
         return RoleCounts(
             num_handshaking=sum(state.is_handshaking for state in states),
             num_transferring=states.count(KVPoll.Transferring) + num_draining,
-            num_links=len(self._peer_of_link),
+            num_links=len(self._peers),
         )
 
     def close(self) -> None:
-        self._stopped.set()
-        self._network.close()
+        self._peers.close()
         self._backend.close()
-        self._lookups.shutdown(wait=False, cancel_futures=True)
 
-    # Peers.
+    # What prefill says.
 
-    def _find_peer(self, address: Address) -> PrefillPeer:
-        """The peer at a bootstrap address; an unknown one is looked up on a thread of its own."""
-        peer = self._peers.get(address)
-        if peer is None:
-            peer = self._peers[address] = PrefillPeer(address=address)
-            self._lookups.submit(self._look_up, peer)
-        return peer
+    def on_ready(self, peer: PrefillPeer) -> None:
+        self._wanting_pages.extend(room for room in self._room_of.values() if room.peer is peer)
 
-    def _look_up(self, peer: PrefillPeer) -> None:
-        """Runs on a lookup thread; the answer is posted to the engine thread."""
-        host, port = peer.address
-        deadline_s = time.monotonic() + self._settings.bootstrap_timeout_s
-        try:
-            server = find_prefill(host, port, deadline_s=deadline_s, stopped=self._stopped)
-        except BootstrapError as error:
-            self._post(partial(self._lose, peer, str(error), 503))
-        else:
-            self._post(partial(self._dial, peer, server))
-
-    def _dial(self, peer: PrefillPeer, server: PrefillServer) -> None:
-        fault = mismatch(prefill=Facts.of_server(server.shape), decode=self._facts)
-        if fault is not None:
-            _log.error("%s: %s", peer.name, fault)
-            self._lose(peer, fault, 500)
-            return
-        peer.link_id = self._network.dial(server.rank_ip, server.rank_port)
-        self._peer_of_link[peer.link_id] = peer
-
-    def _lose(self, peer: PrefillPeer, reason: str, status: int) -> None:
-        """Forget a peer and fail its rooms. The next request for its address starts from the beginning."""
-        if self._peers.get(peer.address) is peer:
-            del self._peers[peer.address]
-        for room in list(peer.rooms):
+    def on_lost(self, peer: PrefillPeer, reason: str, status: int) -> None:
+        for room in [room for room in self._open.values() if room.peer is peer]:
             self._settle(room)
-            self._room_of.pop(room.live, None)
-            if room in self._wanting_pages:
-                self._wanting_pages.remove(room)
+        for room in [room for room in self._room_of.values() if room.peer is peer]:
             self._desk.end(room.live, abort(reason, status=status))
-        peer.rooms.clear()
 
-    # Links.
-
-    def on_up(self, link_id: int) -> None:
-        layout = self._model.layout
-        self._network.send(
-            link_id,
-            Hello(
-                version=PROTOCOL_VERSION,
-                backend=self._settings.transfer_backend,
-                num_layers=layout.num_layers,
-                num_pages=layout.num_pages,
-                page_size=layout.page_size,
-                num_kv_heads=layout.num_kv_heads,
-                head_dim=layout.head_dim,
-                dtype=self._facts.dtype,
-                endpoint=self._backend.endpoint(),
-                verify_kv=self._settings.verify_kv,
-            ),
-        )
-
-    def on_message(self, link_id: int, message: Message) -> None:
-        peer = self._peer_of_link.get(link_id)
-        if peer is None:
-            return  # said before the link was given up
+    def on_room(self, peer: PrefillPeer, message: RoomMessage) -> None:
+        room = self._open.get(message.ticket)
+        if room is None or room.peer is not peer:
+            return  # late word on a room that is settled
+        if isinstance(message, RoomState) and message.state is not KVPoll.Failed:
+            room.state = advance(room.state, message.state)
+            return
+        self._settle(room)
+        if self._room_of.pop(room.live, None) is None:
+            return  # the request ended on our side before, and this is the answer
         match message:
-            case Welcome():
-                peer.is_ready = True
-                self._wanting_pages.extend(sorted(peer.rooms, key=lambda room: room.deadline_s))
-            case Refused():
-                self._lose(peer, f"{peer.name} refused this decode instance: {message.reason}", 500)
-                self._network.close_link(link_id, "refused")
-            case RoomState() | RoomDone() | AbortDone():
-                room = self._open.get(message.ticket)
-                if room is not None and room.peer is peer:
-                    self._on_room(room, message)
-            case _:
-                self._network.close_link(link_id, f"`{type(message).__name__}` is out of place here")
-
-    def on_down(self, link_id: int, reason: str) -> None:
-        peer = self._peer_of_link.pop(link_id, None)
-        if peer is not None:
-            self._lose(peer, f"lost {peer.name}: {reason}", 503)
+            case RoomDone():
+                self._finish_transfer(room, message)
+            case RoomState():
+                self._desk.end(room.live, abort(f"{peer.name}: {message.reason}", status=503))
+            case AbortDone():
+                self._desk.end(room.live, abort(f"{peer.name} dropped the room", status=503))
 
     # Rooms.
 
@@ -250,34 +196,16 @@ class DecodeRole:
             room = self._wanting_pages.popleft()
             live, layout = room.live, self._model.layout
             pages = live.pages[: layout.num_pages_for(live.prompt_len)]
-            room.ticket = secrets.randbits(63)
+            room.ticket = ticket = secrets.randbits(63)
             room.state = KVPoll.WaitingForInput
             room.deadline_s = now_s + self._settings.waiting_timeout_s
-            self._open[room.ticket] = room
+            self._open[ticket] = room
             self._desk.hold(live)
-            self._backend.allow(room.ticket, PageWindow(layout=layout, pages=frozenset(pages)))
-            assert room.peer.link_id is not None
-            self._network.send(
-                room.peer.link_id,
-                OpenRoom(room=room.room, ticket=room.ticket, prompt_len=live.prompt_len, pages=pages),
-            )
+            self._backend.allow(ticket, PageWindow(layout=layout, pages=frozenset(pages)))
+            message = OpenRoom(room=room.room, ticket=ticket, prompt_len=live.prompt_len, pages=pages)
+            self._peers.send(room.peer, message)
 
-    def _on_room(self, room: DecodeRoom, message: RoomState | RoomDone | AbortDone) -> None:
-        if isinstance(message, RoomState) and message.state is not KVPoll.Failed:
-            room.state = advance(room.state, message.state)
-            return
-        self._settle(room)
-        if self._room_of.pop(room.live, None) is None:
-            return  # it ended on our side, and this is the answer
-        match message:
-            case RoomDone():
-                self._finish_transfer(room, message)
-            case RoomState():
-                self._desk.end(room.live, abort(f"{room.peer.name}: {message.reason}", status=503))
-            case AbortDone():
-                self._desk.end(room.live, abort(f"{room.peer.name} dropped the room", status=503))
-
-    def _finish_transfer(self, room: DecodeRoom, done: RoomDone) -> None:
+    def _finish_transfer(self, room: _Room, done: RoomDone) -> None:
         live = room.live
         fault = self._find_damage(live, done)
         if fault is not None:
@@ -303,20 +231,18 @@ class DecodeRole:
             return None
         return f"the KV of layer {layer} is not what prefill sent: its checksum differs after the transfer"
 
-    def _settle(self, room: DecodeRoom) -> None:
+    def _settle(self, room: _Room) -> None:
         """Nothing may write into the room's pages any more."""
-        room.peer.rooms.discard(room)
-        if room.ticket is None or self._open.pop(room.ticket, None) is None:
-            return
-        self._backend.revoke(room.ticket)
-        self._desk.unhold(room.live)
+        if room.ticket is not None and self._open.pop(room.ticket, None) is not None:
+            self._backend.revoke(room.ticket)
+            self._desk.unhold(room.live)
+            self._in_use.discard((room.peer, room.room))
+            room.ticket = None
 
-    def _tell_given_up(self, peer: PrefillPeer, room: int, ticket: int | None, reason: str | None) -> None:
-        if peer.is_ready and peer.link_id is not None:
-            message = AbortRoom(room=room, ticket=ticket, reason=(reason or "")[:MAX_TEXT_LEN])
-            self._network.send(peer.link_id, message)
+    def _give_up(self, peer: PrefillPeer, room: int, ticket: int | None, reason: str | None) -> None:
+        self._peers.send(peer, AbortRoom(room=room, ticket=ticket, reason=(reason or "")[:MAX_TEXT_LEN]))
 
-    def _describe_timeout(self, room: DecodeRoom) -> str:
+    def _describe_timeout(self, room: _Room) -> str:
         settings = self._settings
         if room.ticket is not None:
             waited = f"{settings.waiting_timeout_s:g} s"
@@ -325,3 +251,19 @@ class DecodeRole:
         if room.peer.is_ready:
             return f"no KV pages were free for room {room.room} within {waited}"
         return f"{room.peer.name} could not be reached within {waited}"
+
+
+def _describe(model: Model, facts: Facts, settings: EngineSettings, backend: TransferBackend) -> Hello:
+    layout = model.layout
+    return Hello(
+        version=PROTOCOL_VERSION,
+        backend=settings.transfer_backend,
+        num_layers=layout.num_layers,
+        num_pages=layout.num_pages,
+        page_size=layout.page_size,
+        num_kv_heads=layout.num_kv_heads,
+        head_dim=layout.head_dim,
+        dtype=facts.dtype,
+        endpoint=backend.endpoint(),
+        verify_kv=settings.verify_kv,
+    )

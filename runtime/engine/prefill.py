@@ -27,42 +27,25 @@ flight are answered, there until prefill says so (`AbortDone`, `Failed`) or is g
 
 from __future__ import annotations
 
-import logging
 import time
-from dataclasses import replace
 from functools import partial
 
-from runtime.control.compat import Facts, hello_mismatch
-from runtime.control.messages import (
-    MAX_TEXT_LEN,
-    PROTOCOL_VERSION,
-    AbortDone,
-    AbortRoom,
-    Hello,
-    Message,
-    OpenRoom,
-    Refused,
-    RoomDone,
-    RoomState,
-    Welcome,
-)
-from runtime.control.network import ControlNetwork
+from runtime.control.compat import Facts
+from runtime.control.messages import MAX_TEXT_LEN, AbortDone, AbortRoom, OpenRoom, RoomState
 from runtime.control.rooms import KVPoll, RecentRooms
 from runtime.engine.compute import Model
 from runtime.engine.live import LiveRequest, Sampled, abort
-from runtime.engine.mailbox import Post, PostedLinks
+from runtime.engine.mailbox import Post
 from runtime.engine.page_share import PageShare
-from runtime.engine.prefill_rooms import MAX_EARLY_ROOMS, DecodePeer, EarlyRoom, PrefillRoom, offer_fault
+from runtime.engine.prefill_peers import DecodePeer, DecodePeers
+from runtime.engine.prefill_rooms import MAX_EARLY_ROOMS, Offer, PrefillRoom, offer_fault
+from runtime.engine.prefill_send import describe_done, next_writes
 from runtime.engine.request import Finish, FinishReason
 from runtime.engine.role import Desk, RoleCounts, other_half
 from runtime.engine.settings import EngineSettings
-from runtime.kv.checksums import layer_checksums
-from runtime.kv.page_runs import join_runs, page_writes
-from runtime.transfer.base import TransferBackend, TransferError
+from runtime.transfer.base import TransferBackend
 
 SWEEP_INTERVAL_S = 0.1
-
-_log = logging.getLogger(__name__)
 
 
 class PrefillRole:
@@ -80,34 +63,37 @@ class PrefillRole:
     ) -> None:
         self._desk = desk
         self._model = model
-        self._facts = facts
-        self._backend_name = settings.transfer_backend
         self._bootstrap_timeout_s = settings.bootstrap_timeout_s
         self._verify_kv = settings.verify_kv
         self._backend = backend
         self._post = post
-        self._network = ControlNetwork(
-            PostedLinks(post, self), heartbeat_interval_s=settings.heartbeat_interval_s
+        self._peers = DecodePeers(
+            self,
+            layout=model.layout,
+            facts=facts,
+            backend=backend,
+            backend_name=settings.transfer_backend,
+            post=post,
+            heartbeat_interval_s=settings.heartbeat_interval_s,
         )
-        self._share = PageShare(model.layout.num_pages)
-        self._peers: dict[int, DecodePeer] = {}
+        self._share: PageShare[LiveRequest] = PageShare(model.layout.num_pages)
         self._rooms: dict[int, PrefillRoom] = {}
         self._room_of: dict[LiveRequest, PrefillRoom] = {}
         self._draining: dict[int, PrefillRoom] = {}
-        self._early: dict[int, EarlyRoom] = {}
-        self._ended_here = RecentRooms()  # ended before decode had opened them
-        self._given_up = RecentRooms()  # decode gave up before it had opened them
+        self._early: dict[int, Offer] = {}  # by room: offers that came before their request
+        self._ended_here = RecentRooms()  # rooms that ended before decode had offered pages
+        self._given_up = RecentRooms()  # rooms that decode gave up before their request came
         self._next_sweep_s = 0.0
 
     def listen(self, host: str) -> int:
         """Open the port that decode engines dial; it is registered with the bootstrap server."""
-        return self._network.listen(host)
+        return self._peers.listen(host)
 
     # The role.
 
     def admit(self, live: LiveRequest) -> None:
         rendezvous = other_half(live.request)
-        live.max_new_tokens = 1
+        live.max_new_tokens = 1  # decode's are the rest
         if rendezvous is None:
             self._desk.queue(live)
             return
@@ -119,21 +105,21 @@ class PrefillRole:
         if number in self._rooms:
             self._desk.end(live, abort(f"room {number} is in use by another request", status=400))
             return
-        self._ended_here.take(number, now_s=now_s)
+        self._ended_here.take(number, now_s=now_s)  # the id is in use again
         room = PrefillRoom(room=number, live=live, deadline_s=now_s + self._bootstrap_timeout_s)
         self._rooms[number] = self._room_of[live] = room
         early = self._early.pop(number, None)
         if early is not None:
-            self._bind(room, early.peer, early.offer)
+            self._bind(room, early)
 
     def refused(self, live: LiveRequest) -> None:
-        """Decode may have opened the room, or be about to: it must not wait for us."""
+        """Decode may have offered pages, or be about to: it must not wait for us."""
         rendezvous, finish = other_half(live.request), live.finish
         if rendezvous is None or finish is None or rendezvous.room in self._rooms:
             return
         early = self._early.pop(rendezvous.room, None)
         if early is not None:
-            self._report_failure(early.peer, early.offer, finish.message or "")
+            self._report(early, KVPoll.Failed, finish.message)
         else:
             self._ended_here.put(rendezvous.room, finish.message or "", now_s=time.monotonic())
 
@@ -143,36 +129,33 @@ class PrefillRole:
             if first is not None:
                 self._desk.conclude(live, first, Finish(reason=FinishReason.LENGTH))
             return
-        peer, offer = room.peer, room.offer
-        assert peer is not None
-        assert offer is not None
+        offer = room.offer
+        assert offer is not None, "a prompt is queued when its room has an offer"
         if room.state is KVPoll.WaitingForInput:
             room.state = KVPoll.Transferring
-            self._network.send(peer.link_id, _state(offer, KVPoll.Transferring))
+            self._report(offer, KVPoll.Transferring)
         if first is not None:
             room.first = first
-            room.done = self._describe_done(room, offer, first, peer.wants_checksums or self._verify_kv)
-        self._send_complete_pages(room, peer, offer)
+            hashed = self._verify_kv or offer.peer.wants_checksums
+            room.done = describe_done(room, offer, first, self._model, hashed=hashed)
+        self._send_pages(room, offer)
 
     def released(self, live: LiveRequest) -> None:
         room = self._room_of.pop(live, None)
         if room is None:
             return
         del self._rooms[room.room]
-        if room.peer is None or room.offer is None:
+        if room.offer is None:
             reason = live.finish.message if live.finish else None
             self._ended_here.put(room.room, reason or "", now_s=time.monotonic())
-            return
-        if room in room.peer.backlog:
-            room.peer.backlog.remove(room)
-        if room.state is KVPoll.Success:
-            self._return_share(room)
-            return
-        room.state = KVPoll.Failed
-        self._draining[room.offer.ticket] = room
-        room.peer.session.cancel(room.offer.ticket)
-        if not room.num_in_flight:
-            self._drained(room)
+        elif room.state is KVPoll.Success:
+            self._leave_share(live)
+        else:
+            room.state = KVPoll.Failed
+            self._draining[room.offer.ticket] = room
+            room.offer.peer.session.cancel(room.offer.ticket)
+            if not room.num_in_flight:
+                self._drained(room, room.offer)
 
     def sweep(self, now_s: float) -> None:
         if now_s < self._next_sweep_s:
@@ -183,9 +166,9 @@ class PrefillRole:
             if room.state is KVPoll.Bootstrapping:
                 message = f"no decode instance opened room {room.room} {waited}"
                 self._desk.end(room.live, abort(message, status=503))
-        for number, early in [item for item in self._early.items() if item[1].deadline_s < now_s]:
-            del self._early[number]
-            self._report_failure(early.peer, early.offer, f"no request for room {number} came {waited}")
+        for offer in [offer for offer in self._early.values() if offer.deadline_s < now_s]:
+            del self._early[offer.room]
+            self._report(offer, KVPoll.Failed, f"no request for room {offer.room} came {waited}")
 
     def counts(self) -> RoleCounts:
         states = [room.state for room in self._rooms.values()]
@@ -197,201 +180,117 @@ class PrefillRole:
         )
 
     def close(self) -> None:
-        self._network.close()
+        self._peers.close()
         self._backend.close()
 
-    # Links.
+    # What decode instances say.
 
-    def on_up(self, link_id: int) -> None:
-        pass  # decode speaks first
-
-    def on_message(self, link_id: int, message: Message) -> None:
-        peer = self._peers.get(link_id)
-        match message:
-            case Hello() if peer is None:
-                self._greet(link_id, message)
-            case OpenRoom() if peer is not None:
-                self._open(peer, message)
-            case AbortRoom() if peer is not None:
-                self._abort(peer, message)
-            case _:
-                self._network.close_link(link_id, f"`{type(message).__name__}` is out of place here")
-
-    def on_down(self, link_id: int, reason: str) -> None:
-        peer = self._peers.pop(link_id, None)
-        if peer is None:
-            return
-        for number, early in list(self._early.items()):
-            if early.peer is peer:
-                del self._early[number]
-        for room in list(self._rooms.values()):
-            if room.peer is peer:
-                self._desk.end(room.live, abort(f"lost the decode instance: {reason}", status=503))
-        peer.session.close()
-
-    def _greet(self, link_id: int, hello: Hello) -> None:
-        fault = hello_mismatch(hello, self._facts, backend=self._backend_name)
-        if fault is None:
-            try:
-                session = self._backend.connect(hello.endpoint)
-            except TransferError as error:
-                fault = str(error)
-            else:
-                self._peers[link_id] = DecodePeer(
-                    link_id=link_id,
-                    layout=replace(self._model.layout, num_pages=hello.num_pages),
-                    session=session,
-                    wants_checksums=hello.verify_kv,
-                )
-                self._network.send(link_id, Welcome(version=PROTOCOL_VERSION))
-                return
-        _log.error("refusing a decode instance: %s", fault)
-        self._network.send(link_id, Refused(reason=fault))
-        self._network.close_link(link_id, "refused")
-
-    # Rooms.
-
-    def _open(self, peer: DecodePeer, offer: OpenRoom) -> None:
+    def on_open(self, peer: DecodePeer, message: OpenRoom) -> None:
         now_s = time.monotonic()
-        room = self._rooms.get(offer.room)
-        fault = offer_fault(offer, peer)
+        offer = Offer(peer=peer, message=message, deadline_s=now_s + self._bootstrap_timeout_s)
+        room = self._rooms.get(message.room)
+        fault = offer_fault(offer)
         if fault is None and room is None:
-            fault = self._ended_here.take(offer.room, now_s=now_s)
-        if fault is None and (offer.room in self._early or (room and room.peer is not None)):
-            fault = f"room {offer.room} is in use by another request"
+            fault = self._ended_here.take(message.room, now_s=now_s)
+        if fault is None and (message.room in self._early or (room and room.offer)):
+            fault = f"room {message.room} is in use by another request"
         if fault is None and len(self._early) >= MAX_EARLY_ROOMS:
             fault = f"{MAX_EARLY_ROOMS} rooms wait for their requests already"
         if fault is not None:
-            self._report_failure(peer, offer, fault)
+            self._report(offer, KVPoll.Failed, fault)
         elif room is None:
-            deadline_s = now_s + self._bootstrap_timeout_s
-            self._early[offer.room] = EarlyRoom(peer=peer, offer=offer, deadline_s=deadline_s)
+            self._early[message.room] = offer
         else:
-            self._bind(room, peer, offer)
+            self._bind(room, offer)
 
-    def _bind(self, room: PrefillRoom, peer: DecodePeer, offer: OpenRoom) -> None:
-        """Both halves are here: queue the prompt, unless the peer fills its share of the pool already."""
-        room.peer, room.offer = peer, offer
-        prompt_len = room.live.prompt_len
-        if offer.prompt_len != prompt_len:
-            message = f"prefill counts {prompt_len} prompt tokens, decode {offer.prompt_len}"
-            self._desk.end(room.live, abort(message, status=500))
-            return
-        room.state = KVPoll.WaitingForInput
-        peer.backlog.append(room)
-        self._queue_backlog(peer)
-
-    def _queue_backlog(self, peer: DecodePeer) -> None:
-        while peer.backlog:
-            room = peer.backlog[0]
-            num_pages = self._model.layout.num_pages_for(room.live.prompt_len)
-            if not self._share.take(peer.link_id, num_pages):
-                return
-            room.share_pages = num_pages
-            peer.backlog.popleft()
-            self._desk.queue(room.live)
-
-    def _return_share(self, room: PrefillRoom) -> None:
-        if room.share_pages and room.peer is not None:
-            self._share.give_back(room.peer.link_id, room.share_pages)
-            room.share_pages = 0
-            for peer in list(self._peers.values()):  # one receiver's end may widen everyone's share
-                self._queue_backlog(peer)
-
-    def _abort(self, peer: DecodePeer, message: AbortRoom) -> None:
+    def on_abort(self, peer: DecodePeer, message: AbortRoom) -> None:
         """Decode gave up. It keeps its pages until we say that nothing can land in them."""
         room = self._rooms.get(message.room)
-        gave_up = abort(f"decode gave up: {message.reason}", status=503)
         if message.ticket is None:
             if room is None:
                 self._given_up.put(message.room, message.reason, now_s=time.monotonic())
-            elif room.peer is None:
-                self._desk.end(room.live, gave_up)
+            elif room.offer is None:
+                self._desk.end(room.live, _gave_up(message))
             return
         draining = self._draining.get(message.ticket)
         early = self._early.get(message.room)
         if room is not None and room.offer is not None and room.offer.ticket == message.ticket:
             room.abort_asked = True
-            self._desk.end(room.live, gave_up)
-        elif draining is not None and draining.peer is peer:
+            self._desk.end(room.live, _gave_up(message))
+        elif draining is not None:
             draining.abort_asked = True
         else:
-            if early is not None and early.offer.ticket == message.ticket:
+            if early is not None and early.ticket == message.ticket:
                 del self._early[message.room]
                 self._given_up.put(message.room, message.reason, now_s=time.monotonic())
-            self._network.send(peer.link_id, AbortDone(room=message.room, ticket=message.ticket))
+            self._peers.send(peer, AbortDone(room=message.room, ticket=message.ticket))
 
-    def _report_failure(self, peer: DecodePeer, offer: OpenRoom, reason: str) -> None:
-        self._network.send(peer.link_id, _state(offer, KVPoll.Failed, reason))
+    def on_lost(self, peer: DecodePeer, reason: str) -> None:
+        self._early = {number: offer for number, offer in self._early.items() if offer.peer is not peer}
+        for room in list(self._rooms.values()):
+            if room.offer is not None and room.offer.peer is peer:
+                self._desk.end(room.live, abort(f"lost the decode instance: {reason}", status=503))
 
-    # Sends.
+    # Rooms.
 
-    def _send_complete_pages(self, room: PrefillRoom, peer: DecodePeer, offer: OpenRoom) -> None:
-        """Send what no later chunk writes to: all complete pages, and at the end the last one as it is."""
-        layout, live = self._model.layout, room.live
-        num_pages = live.num_computed // layout.page_size
-        if room.done is not None:
-            num_pages = layout.num_pages_for(live.prompt_len)
-        if num_pages == room.num_sent_pages:
+    def _bind(self, room: PrefillRoom, offer: Offer) -> None:
+        """Both halves are here: queue the prompt, unless the peer fills its share of the pool already."""
+        room.offer = offer
+        live = room.live
+        if offer.message.prompt_len != live.prompt_len:
+            message = f"prefill counts {live.prompt_len} prompt tokens, decode {offer.message.prompt_len}"
+            self._desk.end(live, abort(message, status=500))
             return
-        fresh = slice(room.num_sent_pages, num_pages)
-        runs = join_runs(live.pages[fresh], offer.pages[fresh])
-        room.num_sent_pages = num_pages
+        room.state = KVPoll.WaitingForInput
+        num_pages = self._model.layout.num_pages_for(live.prompt_len)
+        for ready in self._share.add(offer.peer.link_id, live, num_pages):
+            self._desk.queue(ready)
+
+    def _leave_share(self, live: LiveRequest) -> None:
+        for ready in self._share.remove(live):
+            self._desk.queue(ready)
+
+    def _send_pages(self, room: PrefillRoom, offer: Offer) -> None:
+        writes = next_writes(room, offer, self._model)
+        if not writes:
+            return
         room.num_in_flight += 1
-        self._desk.hold(live)
-        peer.session.send(
+        self._desk.hold(room.live)
+        offer.peer.session.send(
             offer.ticket,
-            page_writes(runs, src=layout, dst=peer.layout),
-            lambda reason: self._post(partial(self._on_sent, room, reason)),
+            writes,
+            lambda reason: self._post(partial(self._on_sent, room, offer, reason)),
         )
 
-    def _on_sent(self, room: PrefillRoom, reason: str | None) -> None:
+    def _on_sent(self, room: PrefillRoom, offer: Offer, reason: str | None) -> None:
         room.num_in_flight -= 1
         if reason is not None and room.state is KVPoll.Transferring:
             self._desk.end(room.live, abort(f"the KV transfer failed: {reason}", status=503))
         if not room.num_in_flight:
             if room.state is KVPoll.Failed:
-                self._drained(room)
-            elif room.done is not None:
-                self._succeed(room, room.done)
+                self._drained(room, offer)
+            elif room.done is not None and room.first is not None:
+                self._peers.send(offer.peer, room.done)
+                room.state = KVPoll.Success
+                self._desk.conclude(room.live, room.first, Finish(reason=FinishReason.LENGTH))
         self._desk.unhold(room.live)
 
-    def _succeed(self, room: PrefillRoom, done: RoomDone) -> None:
-        assert room.peer is not None
-        assert room.first is not None
-        self._network.send(room.peer.link_id, done)
-        room.state = KVPoll.Success
-        self._desk.conclude(room.live, room.first, Finish(reason=FinishReason.LENGTH))
-
-    def _drained(self, room: PrefillRoom) -> None:
+    def _drained(self, room: PrefillRoom, offer: Offer) -> None:
         """A failed room has no send in flight any more: decode may use its pages for something else."""
-        assert room.peer is not None
-        assert room.offer is not None
-        if self._draining.pop(room.offer.ticket, None) is None:
+        if self._draining.pop(offer.ticket, None) is None:
             return
-        self._return_share(room)
+        self._leave_share(room.live)
         if room.abort_asked:
-            done = AbortDone(room=room.room, ticket=room.offer.ticket)
-            self._network.send(room.peer.link_id, done)
+            self._peers.send(offer.peer, AbortDone(room=offer.room, ticket=offer.ticket))
         else:
-            finish = room.live.finish
-            self._report_failure(room.peer, room.offer, (finish and finish.message) or "")
+            self._report(offer, KVPoll.Failed, room.live.finish and room.live.finish.message)
 
-    def _describe_done(self, room: PrefillRoom, offer: OpenRoom, first: Sampled, hashed: bool) -> RoomDone:
-        live, logprob = room.live, first.logprob
-        checksums = None
-        if hashed:
-            checksums = layer_checksums(self._model.pool, self._model.layout, live.pages, live.prompt_len)
-        return RoomDone(
-            room=offer.room,
-            ticket=offer.ticket,
-            prompt_len=live.prompt_len,
-            first_token=first.token_id,
-            logprob=None if logprob is None else logprob.logprob,
-            top_logprobs=() if logprob is None else logprob.top,
-            checksums=checksums,
+    def _report(self, offer: Offer, state: KVPoll, reason: str | None = None) -> None:
+        text = (reason or "")[:MAX_TEXT_LEN]
+        self._peers.send(
+            offer.peer, RoomState(room=offer.room, ticket=offer.ticket, state=state, reason=text)
         )
 
 
-def _state(offer: OpenRoom, state: KVPoll, reason: str = "") -> RoomState:
-    return RoomState(room=offer.room, ticket=offer.ticket, state=state, reason=reason[:MAX_TEXT_LEN])
+def _gave_up(message: AbortRoom) -> Finish:
+    return abort(f"decode gave up: {message.reason}", status=503)

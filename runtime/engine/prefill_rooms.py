@@ -1,41 +1,26 @@
-"""What a prefill engine knows of its decode peers and of each room. Belongs to the engine thread."""
+"""One room on the prefill side. Belongs to the engine thread."""
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from runtime.control.messages import OpenRoom, RoomDone
 from runtime.control.rooms import KVPoll
 from runtime.engine.live import LiveRequest, Sampled
-from runtime.kv.layout import KVLayout
-from runtime.transfer.base import SendSession
+from runtime.engine.prefill_peers import DecodePeer
 
 MAX_EARLY_ROOMS = 16_384
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class DecodePeer:
-    """A decode instance that was welcomed."""
-
-    link_id: int
-    layout: KVLayout
-    session: SendSession
-    wants_checksums: bool
-    backlog: deque[PrefillRoom] = field(default_factory=deque)  # would fill more than its share of the pool
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
 class PrefillRoom:
-    """One request on the prefill side. `peer` and `offer` come together, with `OpenRoom`."""
+    """A request whose pages decode has not told yet: then `offer` comes, and with it who sent it."""
 
     room: int
     live: LiveRequest
     deadline_s: float  # of the wait for `OpenRoom`
     state: KVPoll = KVPoll.Bootstrapping
-    peer: DecodePeer | None = None
-    offer: OpenRoom | None = None
-    share_pages: int = 0  # counted against the peer's share
+    offer: Offer | None = None
     num_sent_pages: int = 0
     num_in_flight: int = 0  # sends that are not answered yet
     first: Sampled | None = None
@@ -44,21 +29,30 @@ class PrefillRoom:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EarlyRoom:
-    """An `OpenRoom` that came before its request."""
+class Offer:
+    """Pages that decode holds ready for the prompt of a room."""
 
     peer: DecodePeer
-    offer: OpenRoom
-    deadline_s: float
+    message: OpenRoom
+    deadline_s: float  # of the wait for the request, when the offer came first
+
+    @property
+    def room(self) -> int:
+        return self.message.room
+
+    @property
+    def ticket(self) -> int:
+        return self.message.ticket
 
 
-def offer_fault(offer: OpenRoom, peer: DecodePeer) -> str | None:
-    """Why the pages of an `OpenRoom` cannot be written, or None."""
-    num_pages = peer.layout.num_pages_for(offer.prompt_len)
-    if len(offer.pages) != num_pages:
-        return f"{len(offer.pages)} pages for {offer.prompt_len} prompt tokens, wanted {num_pages}"
-    if len(set(offer.pages)) != num_pages:
+def offer_fault(offer: Offer) -> str | None:
+    """Why the offered pages cannot be written, or None."""
+    pages, prompt_len, layout = offer.message.pages, offer.message.prompt_len, offer.peer.layout
+    num_pages = layout.num_pages_for(prompt_len)
+    if len(pages) != num_pages:
+        return f"{len(pages)} pages for {prompt_len} prompt tokens, wanted {num_pages}"
+    if len(set(pages)) != num_pages:
         return "a page is named twice"
-    if max(offer.pages) >= peer.layout.num_pages:
-        return f"page {max(offer.pages)} of a pool of {peer.layout.num_pages} pages"
+    if max(pages) >= layout.num_pages:
+        return f"page {max(pages)} of a pool of {layout.num_pages} pages"
     return None

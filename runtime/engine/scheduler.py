@@ -190,7 +190,7 @@ class Scheduler:
         self._is_starved = False
         for live in list(self._running):
             while live in self._running and not self._has_pages(live):
-                page = self._model.allocator.alloc(1)
+                page = self._model.allocator.alloc(1, after=live.pages[-1])
                 if page is not None:
                     live.pages += page
                 elif not self._retract_younger_than(live):

@@ -38,7 +38,9 @@ _MASK = np.uint64(0xFFFFFFFF)
 def _kv_of(tokens: np.ndarray, positions: np.ndarray, num_elements: int) -> np.ndarray:
     """[N, num_elements] uint32: what the toy model writes for each token."""
     seeds = tokens.astype(np.uint64) * np.uint64(2654435761) + positions.astype(np.uint64) * np.uint64(40503)
-    return ((seeds[:, None] + np.arange(num_elements, dtype=np.uint64) * np.uint64(97)) & _MASK).astype(np.uint32)
+    return ((seeds[:, None] + np.arange(num_elements, dtype=np.uint64) * np.uint64(97)) & _MASK).astype(
+        np.uint32
+    )
 
 
 def _next_token(kv: np.ndarray) -> int:
@@ -60,7 +62,7 @@ class PageStack:
     def num_free(self) -> int:
         return len(self._free)
 
-    def alloc(self, num: int) -> tuple[int, ...] | None:
+    def alloc(self, num: int, *, after: int | None = None) -> tuple[int, ...] | None:
         if num > len(self._free):
             return None
         return tuple(self._free.pop() for _ in range(num))
@@ -72,7 +74,12 @@ class PageStack:
 
 class ToyRunner:
     def __init__(self, pool: memoryview, layout: KVLayout) -> None:
-        shape = (2 * layout.num_layers, layout.num_pages, layout.page_size, layout.num_kv_heads * layout.head_dim)
+        shape = (
+            2 * layout.num_layers,
+            layout.num_pages,
+            layout.page_size,
+            layout.num_kv_heads * layout.head_dim,
+        )
         self._kv = np.frombuffer(pool, dtype=np.uint32).reshape(shape)
         self._layout = layout
         self.num_steps = 0
@@ -122,7 +129,9 @@ class ToySampler:
         ]
 
 
-def toy_layout(*, num_pages: int = 64, page_size: int = 4, num_layers: int = 3, head_dim: int = 4) -> KVLayout:
+def toy_layout(
+    *, num_pages: int = 64, page_size: int = 4, num_layers: int = 3, head_dim: int = 4
+) -> KVLayout:
     return KVLayout(
         num_layers=num_layers,
         num_pages=num_pages,
@@ -133,7 +142,9 @@ def toy_layout(*, num_pages: int = 64, page_size: int = 4, num_layers: int = 3, 
     )
 
 
-def toy_model(layout: KVLayout, *, context_len: int = 4096, eos_token_ids: frozenset[int] = frozenset()) -> Model:
+def toy_model(
+    layout: KVLayout, *, context_len: int = 4096, eos_token_ids: frozenset[int] = frozenset()
+) -> Model:
     pool = memoryview(bytearray(layout.total_bytes))
     return Model(
         runner=ToyRunner(pool, layout),
@@ -312,7 +323,9 @@ class Pair:
 
 @pytest.fixture
 def start_pair(start_toy: StartToy) -> Callable[..., Pair]:
-    def start(*, decode_layout: KVLayout | None = None, prefill_layout: KVLayout | None = None, **overrides: object) -> Pair:
+    def start(
+        *, decode_layout: KVLayout | None = None, prefill_layout: KVLayout | None = None, **overrides: object
+    ) -> Pair:
         prefill = start_toy(Mode.PREFILL, layout=prefill_layout, **overrides)
         decode = start_toy(Mode.DECODE, layout=decode_layout or toy_layout(num_pages=80), **overrides)
         return Pair(prefill, decode)
