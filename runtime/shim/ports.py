@@ -40,6 +40,8 @@ def _try_bind(query: object) -> str | None:
     """Bind for a moment: only this also sees ports of outgoing connections and of other users."""
     if not isinstance(query, dict) or not isinstance(query.get("port"), int):
         raise RequestError("a query has no `port`")
+    if not 0 < query["port"] < 65536:  # the resolver would take it modulo 65536
+        return "%d is not a port" % query["port"]
     host = query.get("host") or "0.0.0.0"
     try:
         family, _, _, _, address = socket.getaddrinfo(host, query["port"], type=socket.SOCK_STREAM)[0]
@@ -50,8 +52,6 @@ def _try_bind(query: object) -> str | None:
             attempt.listen(1)
     except socket.gaierror as error:
         return "`%s` has no address: %s" % (host, error.strerror)
-    except OverflowError:
-        return "%d is not a port" % query["port"]
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             return "taken"

@@ -33,6 +33,13 @@ class ShimNode:
         return self.ask_names(verb, str(self.root), "demo", *process_ids, request=request)
 
     def ask_names(self, verb: str, *names: str, request: object = None) -> Any:
+        (answer,) = self.ask_lines_names(verb, *names, request=request)
+        return answer
+
+    def ask_lines(self, verb: str, *process_ids: str, request: object = None) -> list[Answer]:
+        return self.ask_lines_names(verb, str(self.root), "demo", *process_ids, request=request)
+
+    def ask_lines_names(self, verb: str, *names: str, request: object = None) -> list[Any]:
         done = subprocess.run(
             self.argv(verb, *names),
             input=json.dumps(request or {}),
@@ -41,7 +48,7 @@ class ShimNode:
             timeout=60,
         )
         assert done.stderr == ""
-        return json.loads(done.stdout)
+        return [json.loads(line) for line in done.stdout.splitlines()]
 
     def spec(self, process_id: str, *argv: str, **fields: object) -> Answer:
         spec: Answer = {"format": 1, "deployment": "demo", "process_id": process_id, "node": "n1"}

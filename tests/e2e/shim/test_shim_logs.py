@@ -1,0 +1,97 @@
+"""Reading output through the shim while processes write, rotate, end and start again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture
+def follow(node) -> Iterator:
+    """`follow(*process_ids, tail=0)` starts a follower and gives its entries, one by one."""
+    followers: list[subprocess.Popen[str]] = []
+
+    def start(*process_ids: str, tail: int = 0) -> tuple[subprocess.Popen[str], Iterator[dict]]:
+        argv = node.argv("logs", str(node.root), "demo", *process_ids)
+        follower = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        followers.append(follower)
+        with follower.stdin as stdin:
+            stdin.write(json.dumps({"tail": tail, "follow": True}))
+        return follower, (json.loads(line) for line in follower.stdout)
+
+    yield start
+    for follower in followers:
+        follower.kill()
+        follower.stdout.close()
+        follower.wait()
+
+
+def _lines(entries: list[dict]) -> list[str]:
+    return [entry["line"] for entry in entries]
+
+
+def test_the_last_lines_of_each_process(node, wait_until):
+    for name in ("a-0.0", "b-0.0"):
+        node.start("a-0.0" if name == "a-0.0" else name, "printf", f"{name} 1\\n{name} 2\\n\\n{name} end")
+    wait_until(lambda: all(entry["state"] == "exited" for entry in node.ask("status")))
+    entries = node.ask_lines("logs", "a-0.0", "b-0.0", request={"tail": 3})
+    assert entries[0] == {"process_id": "a-0.0", "run_id": "000001", "line": "a-0.0 2"}
+    assert _lines(entries) == ["a-0.0 2", "", "a-0.0 end", "b-0.0 2", "", "b-0.0 end"]
+    assert _lines(node.ask_lines("logs", "a-0.0", request={"tail": 0})) == []
+    assert len(node.ask_lines("logs", "a-0.0", request={})) == 4
+
+
+def test_the_tail_reaches_back_into_the_rotated_file(node):
+    node.start("a-0.0", "sleep", "100")
+    (node.run_dir("a-0.0") / "output.log.1").write_text("1\n2\n3\n")
+    (node.run_dir("a-0.0") / "output.log").write_text("4\n")
+    assert _lines(node.ask_lines("logs", "a-0.0", request={"tail": 3})) == ["2", "3", "4"]
+
+
+def test_bytes_that_are_no_text_and_progress_bars_become_lines(node, wait_until):
+    node.start("a-0.0", "printf", "caf\\351\\n 10%%\\r 50%%\\r100%%\\r\\nend\\r\\n")
+    wait_until(lambda: node.status("a-0.0")["state"] == "exited")
+    assert _lines(node.ask_lines("logs", "a-0.0", request={})) == ["caf\ufffd", "100%", "end"]
+
+
+def test_a_process_without_output_or_without_any_run_has_no_lines(node):
+    node.start("a-0.0", "sleep", "100")
+    assert node.ask_lines("logs", "a-0.0", "never-0.0", request={"tail": 5}) == []
+
+
+def test_following_goes_on_over_rotation_and_into_the_next_run(node, follow, wait_until):
+    program = "import time\nfor n in range(400): print(n, flush=True); time.sleep(0.005)"
+    node.start_python("a-0.0", program, log_max_bytes=300)
+    _, entries = follow("a-0.0", tail=1000)
+    first = [next(entries) for _ in range(400)]
+    assert _lines(first) == [str(number) for number in range(400)]
+    assert (node.run_dir("a-0.0") / "output.log.1").exists()
+    wait_until(lambda: node.status("a-0.0")["state"] == "exited")
+    node.start("a-0.0", "echo", "again")
+    assert next(entries) == {"process_id": "a-0.0", "run_id": "000002", "line": "again"}
+
+
+def test_following_starts_before_the_process_does(node, follow):
+    _, entries = follow("a-0.0", "b-0.0")
+    node.start("b-0.0", "echo", "hello")
+    assert next(entries) == {"process_id": "b-0.0", "run_id": "000001", "line": "hello"}
+
+
+def test_a_last_line_without_an_end_is_shown_when_the_next_run_begins(node, follow, wait_until):
+    node.start("a-0.0", "sh", "-c", "sleep 0.5; printf 'no end'")
+    _, entries = follow("a-0.0")
+    wait_until(lambda: node.status("a-0.0")["state"] == "exited")
+    node.start("a-0.0", "echo", "next")
+    assert _lines([next(entries), next(entries)]) == ["no end", "next"]
+
+
+def test_a_quiet_follower_ends_when_its_reader_leaves(node, follow):
+    """Over SSH nothing else would end it: the node must not collect followers of vanished operators."""
+    node.start("a-0.0", "sh", "-c", "echo up; sleep 100")
+    follower, entries = follow("a-0.0", tail=1)
+    assert next(entries)["line"] == "up"
+    follower.stdout.close()
+    assert follower.wait(timeout=10) == 0

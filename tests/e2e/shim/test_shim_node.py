@@ -1,0 +1,218 @@
+"""What the shim tells of its node: HTTP answers, ports, commands, locks; and what it leaves there."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+
+class _Server(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        if self.path == "/slow":
+            self.server.release.wait(20)  # type: ignore[attr-defined]
+        if self.path == "/drip":
+            self.send_response(200)
+            self.end_headers()
+            while not self.server.release.wait(0.05):  # type: ignore[attr-defined]
+                self.wfile.write(b".")
+            return
+        self._answer(
+            301 if self.path == "/moved" else 200, b"x" * 300_000 if self.path == "/large" else b"ok"
+        )
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer(503, body + self.headers["Content-Type"].encode())
+
+    def _answer(self, code: int, body: bytes) -> None:
+        self.send_response(code)
+        self.send_header("Location", "/")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Server)
+    server.release = threading.Event()  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.release.set()  # type: ignore[attr-defined]
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def _probe(node, *requests: dict) -> list[dict]:
+    return node.ask_names("probe", request={"requests": list(requests)})
+
+
+def test_probes_are_sent_at_once_and_answered_in_order(node, url):
+    answers = _probe(
+        node,
+        {"url": f"{url}/slow", "timeout_s": 0.5},
+        {"url": f"{url}/health"},
+        {"url": url, "method": "POST", "body": '{"a": 1}'},
+        {"url": f"{url}/drip", "timeout_s": 0.5},
+        {"url": f"{url}/moved"},
+    )
+    assert [answer["status"] for answer in answers] == [None, 200, 503, None, 301]
+    assert [answer["error"] for answer in answers][0::3] == ["no answer within 0.5 s"] * 2
+    assert (answers[1]["body"], answers[2]["body"]) == ("ok", '{"a": 1}application/json')
+    assert all(0 < answer["elapsed_s"] < 2 for answer in answers)
+
+
+def test_probes_that_reach_nothing_say_why(node):
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    refused, unknown, scheme = _probe(
+        node,
+        {"url": f"http://127.0.0.1:{port}/"},
+        {"url": "http://no-such-host.invalid/", "timeout_s": 10},
+        {"url": "file:///etc/passwd"},
+    )
+    assert refused["error"] == "connection refused"
+    assert unknown["error"]
+    assert scheme["error"] == "`file:///etc/passwd` is not an http URL"
+
+
+def test_a_server_that_speaks_another_protocol_is_told(node):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(
+            target=lambda: server.accept()[0].sendall(b"SSH-2.0-OpenSSH\r\n"), daemon=True
+        ).start()
+        (answer,) = _probe(node, {"url": f"http://127.0.0.1:{server.getsockname()[1]}/", "timeout_s": 2})
+    assert answer["status"] is None
+    assert answer["error"].startswith(("not an HTTP answer", "no answer"))
+
+
+def test_bodies_are_bounded_and_proxies_ignored(node, url, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    (answer,) = _probe(node, {"url": f"{url}/large"})
+    assert (answer["status"], len(answer["body"])) == (200, 256 << 10)
+
+
+def test_a_taken_port_is_told_with_who_has_it(node):
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        free_port = free.getsockname()[1]
+        free.close()
+        ports = [server.getsockname()[1], free_port]
+        queries = [{"host": "127.0.0.1", "port": port} for port in ports]
+        taken, unused = node.ask_names("ports", request={"queries": queries})
+        wildcard = node.ask_names("ports", request={"queries": [{"host": "0.0.0.0", "port": ports[0]}]})
+        neighbour = node.ask_names("ports", request={"queries": [{"host": "127.0.1.7", "port": ports[0]}]})
+    assert (taken["problem"], taken["pid"], taken["process"]) == ("taken", os.getpid(), None)
+    assert "python" in taken["command"]
+    assert unused == {"problem": None, "pid": None, "command": None, "process": None}
+    assert wildcard[0]["problem"] == "taken"
+    assert neighbour[0]["problem"] is None
+
+
+def test_a_port_of_a_process_of_ours_is_told_by_its_name(node, wait_until):
+    program = (
+        "import socket, time\n"
+        "server = socket.create_server(('127.0.0.1', 0)); print(server.getsockname()[1]); time.sleep(99)"
+    )
+    pid = node.start_python("a-0.0", program)["pid"]
+    wait_until(lambda: node.output("a-0.0").endswith("\n"))
+    query = {"host": "127.0.0.1", "port": int(node.output("a-0.0"))}
+    (answer,) = node.ask_names("ports", request={"queries": [query]})
+    assert (answer["pid"], answer["process"]) == (pid, "demo/a-0.0")
+
+
+def test_an_address_of_another_machine_cannot_be_bound(node):
+    answers = node.ask_names(
+        "ports", request={"queries": [{"host": "192.0.2.1", "port": 80}, {"port": 70000}]}
+    )
+    assert [answer["problem"] for answer in answers] == [
+        "`192.0.2.1` is not an address of this node",
+        "70000 is not a port",
+    ]
+
+
+def test_a_command_streams_its_lines_and_its_end(node):
+    program = "import os, sys; print(os.environ['A']); print('wrong', file=sys.stderr); sys.exit(3)"
+    request = {"argv": [sys.executable, "-u", "-c", program], "env": {"A": "ü"}}
+    entries = node.ask_lines_names("run", request=request)
+    assert entries[-1] == {"exit_code": 3, "signal": None, "error": None}
+    assert {"line": "ü", "is_error": False} in entries
+    assert {"line": "wrong", "is_error": True} in entries
+    missing = node.ask_lines_names("run", request={"argv": ["/no/such"]})
+    assert missing[0]["error"].startswith("cannot execute `/no/such`")
+
+
+@pytest.mark.parametrize("leave", ["close", "terminate"])
+def test_a_command_does_not_outlive_its_reader(node, wait_until, is_alive, leave):
+    child = subprocess.Popen(node.argv("run"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with child.stdin as stdin:
+        stdin.write(json.dumps({"argv": ["sh", "-c", "sleep 99 & echo $!; wait"]}))
+    pid = int(json.loads(child.stdout.readline())["line"])
+    if leave == "terminate":
+        child.terminate()
+    child.stdout.close()
+    child.wait(timeout=10)
+    wait_until(lambda: not is_alive(pid))
+
+
+def test_forgetting_keeps_what_lives_and_the_last_unlock_leaves_nothing(node):
+    owner = {"token": "t1", "who": "me"}
+    assert node.ask("lock", request={"owner": owner}) == {"acquired": True, "replaced": None}
+    node.start("a-0.0", "sleep", "100")
+    node.start("b-0.0", "sleep", "100")
+    node.stop("b-0.0")
+    assert node.ask("forget") == {"kept": ["a-0.0"]}
+    assert [entry["process_id"] for entry in node.ask("status")] == ["a-0.0"]
+    node.stop("a-0.0")
+    assert node.ask("forget") == {"kept": []}
+    assert node.ask("unlock", request={"token": "another"}) == {"released": False}
+    (node.root / f"shim-{'0' * 64}.pyz").touch()
+    assert node.ask("unlock", request={"token": "t1"}) == {"released": True}
+    assert not node.root.exists()
+
+
+def test_a_held_lock_names_its_holder_and_yields_to_a_matching_replacement_only(node):
+    first, second, third = ({"token": token} for token in ("t1", "t2", "t3"))
+    node.ask("lock", request={"owner": first})
+    assert node.ask("lock", request={"owner": second}) == {"acquired": False, "holder": first}
+    assert node.ask("lock", request={"owner": second, "replace": "t1"}) == {
+        "acquired": True,
+        "replaced": first,
+    }
+    # The third operator saw the first one dead, too, but came later: the lock is the second's.
+    assert node.ask("lock", request={"owner": third, "replace": "t1"}) == {
+        "acquired": False,
+        "holder": second,
+    }
+    assert node.ask("holder") == {"holder": second}
+
+
+def test_a_damaged_lock_file_locks_nobody_out(node):
+    node.ask("lock", request={"owner": {"token": "t1"}})
+    (node.root / "demo" / "operator.json").write_bytes(b'{"tok')
+    assert node.ask("lock", request={"owner": {"token": "t2"}})["acquired"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "error"),
+    [
+        (["explode"], "unknown verb `explode`"),
+        (["status"], "0 names given, wanted 2"),
+        (["status", "/tmp", "../x"], "`../x` is not a name"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_answered(node, argv, error):
+    assert node.ask_names(*argv) == {"error": error}
