@@ -1,0 +1,113 @@
+"""Attention over the paged pool for one step: write the new K and V, then read each sequence's context.
+
+N tokens of this step, H query heads, G KV heads, R = H / G, D head_dim, T context tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from runtime.engine.compute import Chunk
+from runtime.kv.pool import KVPool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """One sequence's part of a step: which rows are its queries, and where its context lies."""
+
+    rows: slice  # of the step's N tokens
+    context_len: int  # T, the new tokens included
+    slots: slice | None  # the context as one run of pool slots, read in place
+    pages: Tensor | None  # else its pages, [num_pages] int64, to gather
+    mask: Tensor | None  # [rows, T], True where a query may look; None: no query is hidden anything by it
+    is_causal: bool  # the rows are the whole context, the plain triangle
+
+
+class StepAttention:
+    """All sequences of one step; made once, used by every layer."""
+
+    def __init__(self, chunks: Sequence[Chunk], pool: KVPool) -> None:
+        page_size, device = pool.layout.page_size, pool.device
+        self._slots = torch.tensor(
+            [slot for chunk in chunks for slot in _new_slots(chunk, page_size)], dtype=torch.int64, device=device
+        )
+        self._segments: list[Segment] = []
+        start = 0
+        for chunk in chunks:
+            end = start + len(chunk.token_ids)
+            self._segments.append(_segment(chunk, slice(start, end), page_size, device))
+            start = end
+
+    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, plane: Tensor) -> Tensor:
+        """Write K and V to their slots, then attend; gives [N, H * D].
+
+        queries: [N, H, D]; keys, values: [N, G, D]; plane: one layer of the pool, [2, P, S, G, D], written
+        """
+        by_slot = plane.view(2, -1, *plane.shape[3:])
+        by_slot[0].index_copy_(0, self._slots, keys)
+        by_slot[1].index_copy_(0, self._slots, values)
+        outputs = [
+            _attend_one(queries[segment.rows], *_context(segment, plane, by_slot), segment) for segment in self._segments
+        ]
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+
+
+def _attend_one(queries: Tensor, keys: Tensor, values: Tensor, segment: Segment) -> Tensor:
+    """One sequence. queries: [n, H, D]; keys, values: [T, G, D]; gives [n, H * D]."""
+    num_rows, num_heads, head_dim = queries.shape
+    num_groups = keys.shape[1]
+    keys, values = keys.transpose(0, 1), values.transpose(0, 1)  # [G, T, D]
+    if num_rows == 1:
+        # The R heads of a group share their keys and hide nothing from each other: R queries of one head.
+        grouped = queries.view(1, num_groups, -1, head_dim)
+        return scaled_dot_product_attention(grouped, keys[None], values[None]).reshape(1, -1)
+    repeats = num_heads // num_groups
+    out = scaled_dot_product_attention(
+        queries.view(num_rows, num_groups, repeats, head_dim).permute(1, 2, 0, 3),  # [G, R, n, D]
+        keys[:, None].expand(-1, repeats, -1, -1),  # a view: no copy of the keys per query head
+        values[:, None].expand(-1, repeats, -1, -1),
+        attn_mask=segment.mask,
+        is_causal=segment.is_causal,
+    )
+    return out.permute(2, 0, 1, 3).reshape(num_rows, -1)
+
+
+def _context(segment: Segment, plane: Tensor, by_slot: Tensor) -> tuple[Tensor, Tensor]:
+    """Give K and V of the whole context, [T, G, D] each: a view of the pool, or gathered page by page."""
+    if segment.slots is not None:
+        return by_slot[0, segment.slots], by_slot[1, segment.slots]
+    assert segment.pages is not None
+    gathered = plane.index_select(1, segment.pages).view(2, -1, *plane.shape[3:])
+    return gathered[0, : segment.context_len], gathered[1, : segment.context_len]
+
+
+def _new_slots(chunk: Chunk, page_size: int) -> list[int]:
+    end = chunk.start_pos + len(chunk.token_ids)
+    return [
+        chunk.pages[pos // page_size] * page_size + pos % page_size for pos in range(chunk.start_pos, end)
+    ]
+
+
+def _segment(chunk: Chunk, rows: slice, page_size: int, device: torch.device) -> Segment:
+    num_rows = len(chunk.token_ids)
+    context_len = chunk.start_pos + num_rows
+    pages = chunk.pages[: -(-context_len // page_size)]
+    first = pages[0]
+    is_run = pages == tuple(range(first, first + len(pages)))
+    has_past = chunk.start_pos > 0
+    mask = None
+    if has_past and num_rows > 1:
+        mask = torch.ones(num_rows, context_len, dtype=torch.bool, device=device).tril_(chunk.start_pos)
+    return Segment(
+        rows=rows,
+        context_len=context_len,
+        slots=slice(first * page_size, first * page_size + context_len) if is_run else None,
+        pages=None if is_run else torch.tensor(pages, dtype=torch.int64, device=device),
+        mask=mask,
+        is_causal=num_rows > 1 and not has_past,
+    )

@@ -1,0 +1,84 @@
+"""The forward pass: embedding, decoder layers, logits.
+
+N tokens of this step over all sequences, H query heads, G KV heads, D head_dim. Sequences differ only in attention;
+everything else runs over all N tokens at once, which is what makes batching worth it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from runtime.engine.compute import Chunk
+from runtime.engine.model.attention import StepAttention
+from runtime.engine.model.config import ModelConfig
+from runtime.engine.model.projection import project
+from runtime.engine.model.rotary import RotaryEmbedding, Rotation
+from runtime.engine.model.weights import LayerWeights, ModelWeights
+from runtime.kv.pool import KVPool
+
+
+class Transformer:
+    """Stateless but for the pool it writes; one step at a time."""
+
+    def __init__(self, config: ModelConfig, weights: ModelWeights, pool: KVPool) -> None:
+        self._config = config
+        self._weights = weights
+        self._pool = pool
+        self._rotary = RotaryEmbedding(config, device=pool.device, dtype=weights.embedding.dtype)
+        self._planes = tuple(pool.tensor)  # per layer [2, P, S, G, D]
+
+    def step(self, chunks: Sequence[Chunk]) -> Tensor:
+        """Compute all chunks; float32 logits of each chunk's last token, [len(chunks), vocab]."""
+        token_ids = self._int64([token_id for chunk in chunks for token_id in chunk.token_ids])
+        positions = self._int64([pos for chunk in chunks for pos in _positions(chunk)])
+        rotation = self._rotary.at(positions)
+        attention = StepAttention(chunks, self._pool)
+        hidden = F.embedding(token_ids, self._weights.embedding)  # [N, hidden]
+        for layer, plane in zip(self._weights.layers, self._planes, strict=True):
+            hidden = self._layer(layer, hidden, rotation, attention, plane)
+        last = hidden[self._int64(_last_rows(chunks))]
+        return project(self._norm(last, self._weights.final_norm), self._weights.head).float()
+
+    def _layer(
+        self, layer: LayerWeights, hidden: Tensor, rotation: Rotation, attention: StepAttention, plane: Tensor
+    ) -> Tensor:
+        """One decoder layer, [N, hidden] to [N, hidden]."""
+        queries, keys, values = self._qkv(layer, self._norm(hidden, layer.attention_norm), rotation)
+        hidden = hidden + project(attention.attend(queries, keys, values, plane), layer.o)
+        gate, up = project(self._norm(hidden, layer.mlp_norm), layer.gate_up).chunk(2, dim=-1)
+        return hidden + project(F.silu(gate).mul_(up), layer.down)
+
+    def _qkv(self, layer: LayerWeights, normed: Tensor, rotation: Rotation) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [N, H, D] and keys [N, G, D], both rotated, and values [N, G, D]."""
+        config = self._config
+        num_rotated = config.num_heads + config.num_kv_heads
+        qkv = project(normed, layer.qkv).view(len(normed), -1, config.head_dim)  # [N, H + 2 G, D]
+        rotated = qkv[:, :num_rotated]
+        if layer.q_norm is not None and layer.k_norm is not None:
+            queries = self._norm(rotated[:, : config.num_heads], layer.q_norm)
+            rotated = torch.cat((queries, self._norm(rotated[:, config.num_heads :], layer.k_norm)), dim=1)
+        rotated = rotation.apply(rotated)
+        return rotated[:, : config.num_heads], rotated[:, config.num_heads :], qkv[:, num_rotated:]
+
+    def _norm(self, hidden: Tensor, weight: Tensor) -> Tensor:
+        return F.rms_norm(hidden, weight.shape, weight, self._config.rms_norm_eps)
+
+    def _int64(self, numbers: Sequence[int]) -> Tensor:
+        return torch.tensor(numbers, dtype=torch.int64, device=self._pool.device)
+
+
+def _positions(chunk: Chunk) -> range:
+    return range(chunk.start_pos, chunk.start_pos + len(chunk.token_ids))
+
+
+def _last_rows(chunks: Sequence[Chunk]) -> list[int]:
+    rows: list[int] = []
+    end = 0
+    for chunk in chunks:
+        end += len(chunk.token_ids)
+        rows.append(end - 1)
+    return rows

@@ -1,0 +1,81 @@
+"""The model as the engine loop calls it: one forward step over the paged pool, on any torch device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from runtime.engine.compute import Chunk
+from runtime.engine.model.checkpoint import open_checkpoint
+from runtime.engine.model.config import ModelConfig
+from runtime.engine.model.errors import ModelError
+from runtime.engine.model.transformer import Transformer
+from runtime.engine.model.weights import ModelWeights, load_weights
+from runtime.engine.settings import EngineSettings
+from runtime.kv.layout import KVLayout
+from runtime.kv.pool import KVPool
+
+__all__ = ["Chunk", "ModelRunner", "load_runner"]
+
+
+class ModelRunner:
+    """Weights and KV pool of one engine. Called by one thread at a time."""
+
+    def __init__(self, config: ModelConfig, weights: ModelWeights, pool: KVPool) -> None:
+        self.config = config
+        self.pool = pool
+        self._transformer = Transformer(config, weights, pool)
+
+    @torch.inference_mode()
+    def forward(self, chunks: Sequence[Chunk]) -> Tensor:
+        """Write the K/V of every chunk into its pages; logits of each one's last token.
+
+        Prompt chunks and single decode tokens may be mixed; at least one chunk, none empty, no two of one sequence.
+        Gives [len(chunks), vocab] float32 on the pool's device.
+        """
+        return self._transformer.step(chunks)
+
+
+def load_runner(settings: EngineSettings) -> ModelRunner:
+    """Read the model that the settings name and reserve its KV pool. Raises `ModelError`."""
+    if settings.num_threads is not None:
+        torch.set_num_threads(settings.num_threads)
+    dtype: torch.dtype = getattr(torch, settings.dtype)  # one of three names that argparse let through
+    device = _open_device(settings.device)
+    checkpoint = open_checkpoint(settings.model_path)
+    pool = KVPool(kv_layout(checkpoint.config, settings, dtype), device=device, dtype=dtype)
+    weights = load_weights(checkpoint.config, checkpoint.source, dtype=dtype, device=device)
+    return ModelRunner(checkpoint.config, weights, pool)
+
+
+def kv_layout(config: ModelConfig, settings: EngineSettings, dtype: torch.dtype) -> KVLayout:
+    """Size the pool: `max_total_tokens` rounded up to pages, or what `kv_pool_mb` holds."""
+    one_page = KVLayout(
+        num_layers=config.num_layers,
+        num_pages=1,
+        page_size=settings.page_size,
+        num_kv_heads=config.num_kv_heads,
+        head_dim=config.head_dim,
+        dtype_bytes=dtype.itemsize,
+    )
+    if settings.max_total_tokens is not None:
+        num_pages = one_page.num_pages_for(settings.max_total_tokens)
+    else:
+        num_pages = settings.kv_pool_mb * 2**20 // one_page.total_bytes
+    if num_pages == 0:
+        page_mb = one_page.total_bytes / 2**20
+        raise ModelError(f"one KV page takes {page_mb:.1f} MiB, the pool of {settings.kv_pool_mb} MiB holds none")
+    return replace(one_page, num_pages=num_pages)
+
+
+def _open_device(name: str) -> torch.device:
+    """Find out now, not at the first request, that a device is absent."""
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch built without CUDA raises the latter
+        raise ModelError(f"device `{name}` cannot be used: {str(error).splitlines()[0]}") from None
+    return device
