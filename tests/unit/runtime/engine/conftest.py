@@ -129,7 +129,7 @@ class ToySampler:
         ]
 
 
-def toy_layout(
+def _layout(
     *, num_pages: int = 64, page_size: int = 4, num_layers: int = 3, head_dim: int = 4
 ) -> KVLayout:
     return KVLayout(
@@ -158,7 +158,7 @@ def toy_model(
     )
 
 
-def expected_tokens(prompt: Sequence[int], num_tokens: int, layout: KVLayout) -> tuple[int, ...]:
+def _expected_tokens(prompt: Sequence[int], num_tokens: int, layout: KVLayout) -> tuple[int, ...]:
     """What the toy model says to a prompt, computed without a pool."""
     num_elements = 2 * layout.num_layers * layout.num_kv_heads * layout.head_dim
     tokens = list(prompt)
@@ -234,7 +234,7 @@ class Toy:
         return answer
 
     def expect(self, prompt: Sequence[int], num_tokens: int) -> tuple[int, ...]:
-        return expected_tokens(prompt, num_tokens, self.model.layout)
+        return _expected_tokens(prompt, num_tokens, self.model.layout)
 
     def wait_until(self, condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
         deadline_s = time.monotonic() + timeout_s
@@ -274,7 +274,7 @@ def start_toy() -> Iterator[StartToy]:
         eos_token_ids: frozenset[int] = frozenset(),
         **overrides: object,
     ) -> Toy:
-        layout = layout or toy_layout()
+        layout = layout or _layout()
         defaults: dict[str, object] = {
             "mode": mode,
             "bootstrap_port": free_port() if mode is Mode.PREFILL else 8998,
@@ -327,7 +327,26 @@ def start_pair(start_toy: StartToy) -> Callable[..., Pair]:
         *, decode_layout: KVLayout | None = None, prefill_layout: KVLayout | None = None, **overrides: object
     ) -> Pair:
         prefill = start_toy(Mode.PREFILL, layout=prefill_layout, **overrides)
-        decode = start_toy(Mode.DECODE, layout=decode_layout or toy_layout(num_pages=80), **overrides)
+        decode = start_toy(Mode.DECODE, layout=decode_layout or _layout(num_pages=80), **overrides)
         return Pair(prefill, decode)
 
     return start
+
+
+@pytest.fixture
+def toy_layout() -> Callable[..., KVLayout]:
+    """Makes layouts; the toy model's defaults hold 256 tokens."""
+    return _layout
+
+
+@pytest.fixture
+def expected_tokens() -> Callable[[Sequence[int], int, KVLayout], tuple[int, ...]]:
+    return _expected_tokens
+
+
+@pytest.fixture
+def meeting_at() -> Callable[[str, int, int], Rendezvous]:
+    def meet(host: str, port: int, room: int) -> Rendezvous:
+        return Rendezvous(bootstrap_host=host, bootstrap_port=port, room=room)
+
+    return meet
