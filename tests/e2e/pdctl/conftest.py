@@ -1,0 +1,169 @@
+"""`pdctl` as people run it: the real command in a process of its own, with a state directory of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+PDCTL = (sys.executable, "-m", "pdctl")
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+@dataclass
+class Bench:
+    """One operator's desk: topologies to edit, `pdctl` to run, processes to look at."""
+
+    folder: Path
+    environ: dict[str, str]
+    ports: dict[str, int]
+    running: list[subprocess.Popen] = field(default_factory=list)
+
+    def pdctl(self, *words: str, timeout_s: float = 60.0, **environ: str) -> Ran:
+        done = subprocess.run(
+            [*PDCTL, *words],
+            env={**self.environ, **environ},
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    def begin(self, *words: str) -> subprocess.Popen:
+        """Start `pdctl` and go on; output goes to `pdctl.out`."""
+        with (self.folder / "pdctl.out").open("wb") as out:
+            process = subprocess.Popen(
+                [*PDCTL, *words],
+                env=self.environ,
+                cwd=self.folder,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.running.append(process)
+        return process
+
+    def output(self) -> str:
+        return (self.folder / "pdctl.out").read_text()
+
+    def topology(self, *, prefill: str = "", decode: str = "", health: str = "", more: str = "") -> str:
+        """Write `t.yaml`: one dummy prefill and decode behind the mini load balancer, on ports of this test."""
+        ports = self.ports
+        (self.folder / "t.yaml").write_text(
+            "schema: pdctl/v1\n"
+            "name: bench\n"
+            "model: {path: none}\n"
+            "engine: {kind: dummy}\n"
+            f"prefill: {{port: {ports['prefill']}, bootstrap_port: {ports['bootstrap']}, {prefill}}}\n"
+            f"decode: {{port: {ports['decode']}, {decode}}}\n"
+            f"router: {{port: {ports['router']}}}\n"
+            f"health: {{stop_grace_s: 1, {health}}}\n" + more
+        )
+        return "t.yaml"
+
+    def processes(self) -> dict[str, dict]:
+        """What `pdctl status` tells of each process."""
+        (status,) = self.pdctl("status", "bench", "--json").json["deployments"]
+        return {process["id"]: process for process in status["processes"]}
+
+    def marked_pids(self) -> list[int]:
+        """OS processes of this bench, by the mark that their environment carries; zombies are none."""
+        return [
+            int(entry.name)
+            for entry in Path("/proc").iterdir()
+            if entry.name.isdigit() and _is_marked(entry, self.environ["BENCH_MARK"])
+        ]
+
+    def state_files(self) -> list[str]:
+        root = Path(self.environ["PDCTL_STATE_DIR"])
+        return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+def _is_marked(entry: Path, mark: str) -> bool:
+    try:
+        if (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z":
+            return False
+        return f"BENCH_MARK={mark}".encode() in (entry / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="session")
+def plugin_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The dummy engine, installed as a package outside pdctl is: one module and its entry point."""
+    folder = tmp_path_factory.mktemp("site")
+    shutil.copy(HERE / "dummy_engine.py", folder / "dummy_engine.py")
+    metadata = folder / "dummy_engine-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: dummy-engine\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[pdctl.engines]\ndummy = dummy_engine\n")
+    return folder
+
+
+@pytest.fixture
+def bench(tmp_path: Path, plugin_folder: Path) -> Iterator[Bench]:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PDCTL_")}
+    bench = Bench(
+        folder=tmp_path,
+        environ={
+            **environ,
+            "PDCTL_STATE_DIR": str(tmp_path / "state"),
+            "PYTHONPATH": str(plugin_folder),
+            "BENCH_MARK": str(tmp_path),
+            "NO_COLOR": "1",
+            "COLUMNS": "100",
+        },
+        ports=_free_ports("prefill", "bootstrap", "decode", "router"),
+    )
+    yield bench
+    for process in bench.running:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    for pid in bench.marked_pids():
+        os.kill(pid, signal.SIGKILL)
+
+
+def _free_ports(*names: str) -> dict[str, int]:
+    """Ports that were free a moment ago, all different."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in names]
+    ports = {name: each.getsockname()[1] for name, each in zip(names, sockets, strict=True)}
+    for each in sockets:
+        each.close()
+    return ports
+
+
+@pytest.fixture
+def wait_until() -> Callable[[Callable[[], object], str], None]:
+    """Look again and again; the one place of these tests where time is spent waiting."""
+
+    def wait(holds: Callable[[], object], what: str, timeout_s: float = 20.0) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not holds():
+            assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+            time.sleep(0.02)
+
+    return wait
