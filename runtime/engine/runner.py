@@ -33,8 +33,8 @@ class ModelRunner:
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
         """Write the K/V of every chunk into its pages; logits of each one's last token.
 
-        Prompt chunks and single decode tokens may be mixed; at least one chunk, none empty, no two of one sequence.
-        Gives [len(chunks), vocab] float32 on the pool's device.
+        Prompt chunks and single decode tokens may be mixed. There is at least one chunk, none is empty, no two
+        belong to one sequence. Gives [len(chunks), vocab] float32 on the pool's device.
         """
         return self._transformer.step(chunks)
 
@@ -67,7 +67,9 @@ def kv_layout(config: ModelConfig, settings: EngineSettings, dtype: torch.dtype)
         num_pages = settings.kv_pool_mb * 2**20 // one_page.total_bytes
     if num_pages == 0:
         page_mb = one_page.total_bytes / 2**20
-        raise ModelError(f"one KV page takes {page_mb:.1f} MiB, the pool of {settings.kv_pool_mb} MiB holds none")
+        raise ModelError(
+            f"one KV page takes {page_mb:.1f} MiB, the pool of {settings.kv_pool_mb} MiB holds none"
+        )
     return replace(one_page, num_pages=num_pages)
 
 

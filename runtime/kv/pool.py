@@ -15,13 +15,15 @@ from runtime.kv.layout import KVLayout
 
 
 class KVPool:
-    """All KV of one engine. The engine thread writes slots; a transfer may touch only pages handed over to it."""
+    """All KV of one engine. The engine thread writes slots; a transfer touches only pages handed over to it."""
 
     def __init__(self, layout: KVLayout, *, device: torch.device, dtype: torch.dtype) -> None:
         if dtype.itemsize != layout.dtype_bytes:
-            raise ValueError(f"the layout has {layout.dtype_bytes} bytes per element, {dtype} has {dtype.itemsize}")
+            raise ValueError(
+                f"the layout has {layout.dtype_bytes} bytes per element, {dtype} has {dtype.itemsize}"
+            )
         self.layout = layout
-        # Not zeroed: no slot is read before it is written, and untouched pages of a large pool cost no memory.
+        # Not zeroed: no slot is read before it is written, and the untouched part of a large pool costs no memory.
         self._tensor = torch.empty(
             (
                 layout.num_layers,
@@ -64,14 +66,14 @@ class KVPool:
         """The whole pool as writable bytes. Only for a pool in CPU memory."""
         if self.device.type != "cpu":
             raise ValueError(f"a pool on `{self.device}` has no host memory to view")
-        return memoryview(self.as_bytes().numpy())
+        return self.as_bytes().numpy().data
 
 
 class PageAllocator:
     """Hands out page ids, in contiguous runs where it can. Engine thread only.
 
-    A sequence whose pages are neighbours is read in place by attention; scattered pages have to be gathered. So a
-    new run goes to the middle of the largest gap, which leaves room behind the last sequence to grow, and
+    A sequence whose pages are neighbours is read in place by attention; scattered pages have to be gathered.
+    So a new run goes to the middle of the largest gap, which leaves the sequence before it room to grow, and
     `after` asks for the very next page.
     """
 
@@ -91,7 +93,7 @@ class PageAllocator:
         return self._num_free
 
     def alloc(self, num: int, *, after: int | None = None) -> tuple[int, ...] | None:
-        """Take `num` pages, or None and nothing if fewer are free. `after` is the last page of a growing sequence."""
+        """Take `num` pages, or none and give None. `after` is the last page of a sequence that grows."""
         if num < 0:
             raise ValueError(f"cannot allocate {num} pages")
         if num > self._num_free:
@@ -106,7 +108,7 @@ class PageAllocator:
         return tuple(pages)
 
     def free(self, pages: Sequence[int]) -> None:
-        """Give pages back. A page that is foreign, free already or named twice is an error and nothing is freed."""
+        """Give pages back. One that is foreign, free already or named twice is an error, and none is freed."""
         ordered = sorted(pages)
         for position, page in enumerate(ordered):
             if not 0 <= page < self._num_pages:

@@ -34,7 +34,9 @@ class StepAttention:
     def __init__(self, chunks: Sequence[Chunk], pool: KVPool) -> None:
         page_size, device = pool.layout.page_size, pool.device
         self._slots = torch.tensor(
-            [slot for chunk in chunks for slot in _new_slots(chunk, page_size)], dtype=torch.int64, device=device
+            [slot for chunk in chunks for slot in _new_slots(chunk, page_size)],
+            dtype=torch.int64,
+            device=device,
         )
         self._segments: list[Segment] = []
         start = 0
@@ -52,7 +54,8 @@ class StepAttention:
         by_slot[0].index_copy_(0, self._slots, keys)
         by_slot[1].index_copy_(0, self._slots, values)
         outputs = [
-            _attend_one(queries[segment.rows], *_context(segment, plane, by_slot), segment) for segment in self._segments
+            _attend_one(queries[segment.rows], *_context(segment, plane, by_slot), segment)
+            for segment in self._segments
         ]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 

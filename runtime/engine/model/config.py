@@ -1,4 +1,4 @@
-"""What the engine must know of a model's architecture, and how to read it from a Hugging Face `config.json`."""
+"""What the engine must know of a model's architecture, and how a Hugging Face `config.json` says it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         if self.num_heads % self.num_kv_heads:
-            raise ModelError(f"{self.num_heads} query heads are not a multiple of {self.num_kv_heads} KV heads")
+            raise ModelError(
+                f"{self.num_heads} query heads are not a multiple of {self.num_kv_heads} KV heads"
+            )
         if self.head_dim % 2:
             raise ModelError(f"rotary positions need an even `head_dim`, found {self.head_dim}")
 
@@ -56,7 +58,7 @@ def read_folder_config(folder: Path) -> ModelConfig:
 
 
 def config_from_json(config: Mapping[str, Any], generation: Mapping[str, Any]) -> ModelConfig:
-    """Translate the two documents of a Hugging Face folder; a value that is absent takes transformers' default."""
+    """Translate the two documents of a Hugging Face folder; what is absent takes transformers' default."""
     architecture = _architecture(config)
     _refuse_what_is_not_computed(config)
     hidden_size = _count(config, "hidden_size")
@@ -71,7 +73,9 @@ def config_from_json(config: Mapping[str, Any], generation: Mapping[str, Any]) -
         num_layers=_count(config, "num_hidden_layers"),
         num_heads=num_heads,
         num_kv_heads=_count(config, "num_key_value_heads", default=num_heads),
-        head_dim=_count(config, "head_dim", default=128 if architecture == "qwen3" else hidden_size // num_heads),
+        head_dim=_count(
+            config, "head_dim", default=128 if architecture == "qwen3" else hidden_size // num_heads
+        ),
         max_position=_count(config, "max_position_embeddings", default=2048),
         rms_norm_eps=float(config.get("rms_norm_eps", 1e-6)),
         rope_theta=rope_theta,

@@ -1,7 +1,7 @@
-"""The container format GGUF: metadata and tensors of one file, mapped, never copied before they are asked for.
+"""The container format GGUF: metadata and tensors of one file, mapped, copied only when asked for.
 
-The `gguf` library knows the quantised types and is used for them. Its own reader makes one array object per string
-of the vocabulary, which takes seconds for a tokenizer of 49,152 tokens; this one takes about 0.1 s for the whole header.
+The `gguf` library knows the quantised types and is used for them. Its own reader makes one array object per
+string of the vocabulary, which takes seconds for 49,152 tokens; this one takes about 0.1 s for the whole header.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TensorEntry:
 
 
 class GGUFFile:
-    """An open file. `metadata` has plain Python values; tensors are dequantised by `read`, from any thread."""
+    """An open file. `metadata` has plain Python values; `read` dequantises, from any thread."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,7 +56,8 @@ class GGUFFile:
             end = entry.offset_bytes + entry.num_bytes
             if end > len(self._bytes):
                 raise ModelError(
-                    f"{path} is truncated: tensor `{name}` ends at byte {end}, the file has {len(self._bytes)}"
+                    f"{path} is truncated: tensor `{name}` ends at byte {end},"
+                    f" the file has {len(self._bytes)}"
                 )
 
     def read(self, name: str) -> Tensor:
@@ -171,8 +172,8 @@ def _entry(dims: tuple[int, ...], raw_kind: int, offset_bytes: int) -> TensorEnt
 def _dequantize(raw: NDArray[np.uint8], kind: GGMLQuantizationType) -> NDArray[np.float32]:
     """Give all elements, flat.
 
-    The library goes through a matrix in groups of 16 rows, hundreds of small numpy calls per tensor. Blocks are
-    independent of rows, so it is handed few long rows instead, still short enough for the cache.
+    The library goes through a matrix in groups of 16 rows, hundreds of small numpy calls per tensor. Blocks
+    are independent of rows, so it is handed few long rows instead, still short enough for the cache.
     """
     block_len, block_bytes = GGML_QUANT_SIZES[kind]
     num_blocks = len(raw) // block_bytes

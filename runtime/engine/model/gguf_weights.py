@@ -69,7 +69,7 @@ class GGUFSource:
 
     def __init__(self, file: GGUFFile, config: ModelConfig) -> None:
         self._file = file
-        # Only `llama` files are permuted: llama.cpp computes its rotary pairs from neighbours, Qwen's from halves.
+        # Only `llama` files are permuted: llama.cpp takes its rotary pairs from neighbours, Qwen's from halves.
         self._is_permuted = config.architecture == "llama"
         self._head_dim = config.head_dim
 
@@ -118,7 +118,9 @@ def _rope_scaling(file: GGUFFile, architecture: str) -> RopeScaling | None:
         return None
     if kind == "linear":
         return LinearScaling(factor=_required(file, f"{architecture}.rope.scaling.factor"))
-    raise ModelError(f"rope scaling `{kind}` in {file.path} is unknown, the reference engine computes `linear`")
+    raise ModelError(
+        f"rope scaling `{kind}` in {file.path} is unknown, the reference engine computes `linear`"
+    )
 
 
 def _eos_token_ids(file: GGUFFile) -> tuple[int, ...]:

@@ -60,7 +60,7 @@ RopeScaling = LinearScaling | Llama3Scaling | FrequencyFactors
 def read_rope(config: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
     """Give theta and scaling from `config.json`.
 
-    transformers 5 writes both into `rope_parameters`; before, theta lay beside a `rope_scaling` that could be null.
+    transformers 5 writes both into `rope_parameters`; before, theta lay beside a `rope_scaling`, often null.
     """
     parameters = config.get("rope_parameters") or config.get("rope_scaling") or {}
     theta = float(parameters.get("rope_theta") or config.get("rope_theta") or DEFAULT_THETA)
@@ -85,4 +85,6 @@ def _scaling(kind: str, parameters: Mapping[str, Any]) -> RopeScaling | None:
                 original_max_position=int(parameters["original_max_position_embeddings"]),
             )
         case _:
-            raise ModelError(f"rope scaling `{kind}` is unknown, the reference engine computes `linear`, `llama3`")
+            raise ModelError(
+                f"rope scaling `{kind}` is unknown, the reference engine computes `linear`, `llama3`"
+            )

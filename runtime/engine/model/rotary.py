@@ -27,7 +27,7 @@ class Rotation:
 
 
 class RotaryEmbedding:
-    """Frequencies of one model. Angles are computed in float32 whatever the weights' dtype, as transformers does."""
+    """Frequencies of one model. Angles are float32 whatever the weights' dtype, as in transformers."""
 
     def __init__(self, config: ModelConfig, *, device: torch.device, dtype: torch.dtype) -> None:
         exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim

@@ -20,7 +20,11 @@ class SafetensorsSource:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._files = {path: _open(path) for path in _shards(folder)}
-        self._path_of = {name: path for path, file in self._files.items() for name in file.keys()}
+        self._path_of = {
+            name: path
+            for path, file in self._files.items()
+            for name in file.keys()  # noqa: SIM118 (no dict: it cannot be iterated over)
+        }
 
     def read(self, name: str) -> Tensor:
         path = self._path_of.get(name)

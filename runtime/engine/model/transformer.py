@@ -1,7 +1,7 @@
 """The forward pass: embedding, decoder layers, logits.
 
-N tokens of this step over all sequences, H query heads, G KV heads, D head_dim. Sequences differ only in attention;
-everything else runs over all N tokens at once, which is what makes batching worth it.
+N tokens of this step over all sequences, H query heads, G KV heads, D head_dim. Sequences are apart only in
+attention; everything else runs over all N tokens at once, which is what makes batching worth it.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ from runtime.engine.model.errors import ModelError
 
 
 class TensorSource(Protocol):
-    """A checkpoint on disk, addressed by Hugging Face's tensor names; `read` may be called by several threads."""
+    """A checkpoint on disk, addressed by Hugging Face's tensor names. Called by several threads."""
 
     def read(self, name: str) -> Tensor:
-        """Give one tensor on the CPU, in any float dtype, or raise `ModelError` with the file and the name."""
+        """Give one tensor on the CPU, in any float dtype. `ModelError` names the file and the tensor."""
         ...
 
     def location(self, name: str) -> str:
@@ -60,10 +60,12 @@ class ModelWeights:
 def load_weights(
     config: ModelConfig, source: TensorSource, *, dtype: torch.dtype, device: torch.device
 ) -> ModelWeights:
-    """Read, check, convert and fuse all tensors; layers are read in parallel (dequantising is the slow part)."""
+    """Read, check, convert and fuse all tensors; in parallel, as dequantising is slow."""
     loader = _Loader(config, source, dtype, device)
     with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as workers:
-        embedding = workers.submit(loader.tensor, "model.embed_tokens.weight", (config.vocab_size, config.hidden_size))
+        embedding = workers.submit(
+            loader.tensor, "model.embed_tokens.weight", (config.vocab_size, config.hidden_size)
+        )
         layers = tuple(workers.map(loader.layer, range(config.num_layers)))
         return ModelWeights(
             embedding=embedding.result(),
@@ -76,7 +78,9 @@ def load_weights(
 class _Loader:
     """One checkpoint on its way to one dtype and device."""
 
-    def __init__(self, config: ModelConfig, source: TensorSource, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self, config: ModelConfig, source: TensorSource, dtype: torch.dtype, device: torch.device
+    ) -> None:
         self._config = config
         self._source = source
         self._dtype = dtype
@@ -107,7 +111,7 @@ class _Loader:
         return Projection(weight=self.tensor("lm_head.weight", shape), bias=None)
 
     def tensor(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """Read one tensor whole; a dtype that already fits still gets its own memory, never the file's mapping."""
+        """Read one tensor into memory of its own, never the file's mapping."""
         out = torch.empty(shape, dtype=self._dtype, device=self._device)
         return out.copy_(self._read(name, shape))
 
@@ -115,7 +119,7 @@ class _Loader:
         return self.tensor(name, (self._config.head_dim,)) if self._config.has_qk_norm else None
 
     def _fused(self, parts: Sequence[tuple[str, int]], in_size: int, *, has_bias: bool) -> Projection:
-        """Stack the parts' rows into one matrix: one large product costs less than two or three small ones."""
+        """Stack the parts' rows into one matrix: one large product costs less than several small ones."""
         out_size = sum(rows for _, rows in parts)
         weight = torch.empty((out_size, in_size), dtype=self._dtype, device=self._device)
         bias = torch.empty(out_size, dtype=self._dtype, device=self._device) if has_bias else None
