@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from pdctl.cli import exits
 from pdctl.cli.options import CONTEXT
-from pdctl.cli.output import Globals, ReaderGoneError
+from pdctl.cli.output import Globals, ReaderGoneError, WriteError
 from pdctl.cli.usage import usage_lines
 from pdctl.cli.verbs import HELP_OF_VERBS
 from pdctl.views.canvas import ColorMode
@@ -95,6 +95,14 @@ def run(args: Sequence[str]) -> int:
     except (ReaderGoneError, BrokenPipeError):
         _discard_stdout()
         return exits.READER_GONE
+    except WriteError as error:
+        print(f"error: {error}", file=sys.stderr)
+        _discard_stdout()
+        return exits.ERROR
+    except (
+        SystemExit
+    ) as end:  # typer's own: completion scripts, and a reader that leaves while help is printed
+        return end.code if isinstance(end.code, int) else exits.ERROR
     except KeyboardInterrupt:
         return exits.INTERRUPTED
     except Exception as error:  # the boundary of the program: a bug becomes one line and a file

@@ -28,9 +28,12 @@ def list_names(
 ) -> None:
     """List what a topology can name."""
     from pdctl.cli.catalog import Kind, catalog
+    from pdctl.cli.usage import UsageFault
     from pdctl.views.listing import listing_lines
 
     with output_of(ctx, as_json=as_json) as output:
+        if kind is not None and kind not in tuple(Kind):
+            raise UsageFault(f"no kind `{kind}`", hint=f"kinds are {', '.join(Kind)}")
         kinds = tuple(Kind) if kind is None else (Kind(kind),)
         entries = catalog(kinds)
         output.show(entries, listing_lines(entries, output.out))

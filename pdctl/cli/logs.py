@@ -42,7 +42,7 @@ def logs(
     with output_of(ctx, as_json=as_json) as output:
         target = target_of(name, ids or [])
         lines = read_logs(target.name, target.ids, tail=tail, follow=follow)
-        output.write(_shown(lines, output))
+        output.write(_shown(lines, output), is_live=True)
 
 
 def _shown(lines: Iterator[LogLine], output: Output) -> Iterator[str]:

@@ -24,6 +24,10 @@ class ReaderGoneError(Exception):
     """Whoever read stdout has closed it."""
 
 
+class WriteError(Exception):
+    """stdout takes no more for another reason: a full disk, a failing device."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Globals:
     """What stands before the verb, and the environment."""
@@ -54,14 +58,11 @@ class Output:
 
         self.write([to_json(value)])
 
-    def write(self, lines: Iterable[str]) -> None:
-        """Lines to stdout, each as soon as it's there."""
-        try:
-            for line in lines:
-                print(line)
-            sys.stdout.flush()
-        except BrokenPipeError as error:
-            raise ReaderGoneError from error
+    def write(self, lines: Iterable[str], *, is_live: bool = False) -> None:
+        """Lines to stdout; `is_live` when somebody waits for each."""
+        for line in lines:
+            _print(line, flush=is_live)
+        _flush()
 
     def say(self, lines: Iterable[str]) -> None:
         """Words beside the result, for people; nothing in JSON or when quiet."""
@@ -88,15 +89,15 @@ class Output:
         self.tell({"diagnostics": shown}, report_lines(shown, self.err))
 
     def progress(self) -> AbstractContextManager[EventSink]:
-        """Where events go: the terminal, lines, JSON lines, or nowhere when quiet."""
-        if self.is_json:
-            from pdctl.views.progress_json import JsonProgress
-
-            return JsonProgress(self._stderr)
+        """Where events go: nowhere when quiet, else to stderr as JSON lines, redrawn lines or plain ones."""
         if self.is_quiet:
             from pdctl.views.progress_plain import NoProgress
 
             return NoProgress()
+        if self.is_json:
+            from pdctl.views.progress_json import JsonProgress
+
+            return JsonProgress(self._stderr)
         if self.err.live:
             from pdctl.views.progress_live import LiveProgress
 
@@ -104,6 +105,27 @@ class Output:
         from pdctl.views.progress_plain import PlainProgress
 
         return PlainProgress(self._stderr)
+
+
+def _print(line: str, *, flush: bool) -> None:
+    with _blaming_stdout():
+        print(line, flush=flush)
+
+
+def _flush() -> None:
+    with _blaming_stdout():
+        sys.stdout.flush()
+
+
+@contextmanager
+def _blaming_stdout() -> Generator[None]:
+    """Tell what stdout does from every other failure: only a write of ours stands inside."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise ReaderGoneError from error
+    except OSError as error:
+        raise WriteError(f"cannot write the result: {error.strerror}") from error
 
 
 @contextmanager

@@ -31,6 +31,6 @@ def _hint(message: str, args: Sequence[str]) -> str:
     verb = next((word for word in args if word in HELP_OF_VERBS), None)
     if verb is None:
         return "`pdctl --help` shows what there is"
-    if any(message.endswith(option) for option in _GLOBAL_OPTIONS):
-        return f"it stands before the verb, as in `pdctl --quiet {verb} ...`"
+    if any(f"option: {option}" in message for option in _GLOBAL_OPTIONS):
+        return f"global options stand before the verb, as in `pdctl --quiet {verb} ...`"
     return f"`pdctl {verb} --help` shows what there is"

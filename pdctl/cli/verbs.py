@@ -1,7 +1,7 @@
 """The verbs and what each does, in the order of the help text.
 
-This table lets `pdctl --help` list them without importing them: each is a module in this folder with an `app`.
-A test holds the table and the verbs' own help texts together.
+This table lets `pdctl --help` list them without importing them: each is a module in this folder that
+has an `app`. A test holds the table and the verbs' own help texts together.
 """
 
 from __future__ import annotations
