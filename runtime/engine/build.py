@@ -16,9 +16,12 @@ from runtime.engine.loop import EngineLoop
 from runtime.engine.mailbox import Mailbox, Post
 from runtime.engine.prefill import PrefillRole
 from runtime.engine.role import Desk, Role
+from runtime.engine.runner import ModelRunner
+from runtime.engine.sampling import TokenSampler
 from runtime.engine.scheduler import Scheduler
 from runtime.engine.settings import EngineSettings, Mode
 from runtime.engine.unified import UnifiedRole
+from runtime.kv.pool import PageAllocator
 from runtime.transfer.base import POOL, TransferBackend, TransferError
 from runtime.transfer.plugins import load_backend
 
@@ -29,7 +32,23 @@ class EngineStartError(Exception):
     """The engine cannot start as it was asked to; the text is for the operator."""
 
 
-def build_engine(settings: EngineSettings, model: Model) -> EngineLoop:
+def build_engine(settings: EngineSettings, runner: ModelRunner) -> EngineLoop:
+    """Start the engine that the settings describe around a loaded model. Raises EngineStartError."""
+    pool, config = runner.pool, runner.config
+    model = Model(
+        runner=runner,
+        sampler=TokenSampler(settings.random_seed),
+        allocator=PageAllocator(pool.layout.num_pages),
+        layout=pool.layout,
+        pool=pool.memory() if pool.device.type == "cpu" else memoryview(b""),
+        vocab_size=config.vocab_size,
+        context_len=settings.context_length or config.max_position,
+        eos_token_ids=frozenset(config.eos_token_ids),
+    )
+    return start_engine(settings, model)
+
+
+def start_engine(settings: EngineSettings, model: Model) -> EngineLoop:
     """Start an engine. In prefill mode it listens and is registered when this returns."""
     mailbox = Mailbox()
     with ExitStack() as undo:
@@ -67,6 +86,11 @@ def _role_opener(
 
 
 def _open_backend(settings: EngineSettings, model: Model) -> TransferBackend:
+    if not model.pool:
+        raise EngineStartError(
+            f"the KV pool is on `{settings.device}`, the transfer backend `{settings.transfer_backend}` needs it "
+            "in host memory"
+        )
     try:
         backend = load_backend(settings.transfer_backend)(
             host=settings.host,

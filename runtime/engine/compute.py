@@ -58,7 +58,7 @@ class Model:
     sampler: Sampler
     allocator: PageSource
     layout: KVLayout
-    pool: memoryview  # all of the KV pool's bytes, writable
+    pool: memoryview  # all of the KV pool's bytes, writable; empty when it is in device memory
     vocab_size: int
     context_len: int
     eos_token_ids: frozenset[int]

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from runtime.engine.build import build_engine
+from runtime.engine.build import start_engine
 from runtime.engine.compute import Chunk, Model
 from runtime.engine.live import LiveRequest, Sampled
 from runtime.engine.loop import EngineLoop
@@ -129,9 +129,7 @@ class ToySampler:
         ]
 
 
-def _layout(
-    *, num_pages: int = 64, page_size: int = 4, num_layers: int = 3, head_dim: int = 4
-) -> KVLayout:
+def _layout(*, num_pages: int = 64, page_size: int = 4, num_layers: int = 3, head_dim: int = 4) -> KVLayout:
     return KVLayout(
         num_layers=num_layers,
         num_pages=num_pages,
@@ -286,7 +284,7 @@ def start_toy() -> Iterator[StartToy]:
         }
         settings = replace(parse_settings(["--model-path", "toy"]), **(defaults | overrides))  # type: ignore[arg-type]
         model = toy_model(layout, context_len=context_len, eos_token_ids=eos_token_ids)
-        toy = Toy(build_engine(settings, model), model, settings)
+        toy = Toy(start_engine(settings, model), model, settings)
         toys.append(toy)
         return toy
 
