@@ -21,9 +21,9 @@ def _kinds_exist(topology: Topology) -> Iterable[Diagnostic]:
         ("executors", "executor", ("cluster", "executor"), topology.cluster.executor),
     )
     for family, noun, path, name in named:
-        known = plugins.names(family)
-        if name not in known:
-            yield at_value(topology, path, "PD126", f"there is no {noun} `{name}`", help=suggest(name, known))
+        if not plugins.exists(family, name):
+            hint = suggest(name, plugins.names(family))
+            yield at_value(topology, path, "PD126", f"there is no {noun} `{name}`", help=hint)
 
 
 RULES = (Rule(code="PD126", check=_kinds_exist),)

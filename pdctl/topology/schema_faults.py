@@ -15,6 +15,7 @@ from pdctl.topology.tree import is_private
 if TYPE_CHECKING:
     from jsonschema import ValidationError
 
+_MAX_SHOWN_LEN = 40
 _TYPE_WORDS = {
     "string": "text",
     "integer": "a whole number",
@@ -90,7 +91,7 @@ class FaultReport:
                 self._meant.add((*path, near))
             yield Diagnostic(
                 code="PD121",
-                message=f"{f'`{dotted(path)}`' if path else 'a topology'} has no key `{key}`",
+                message=f"{f'`{dotted(path)}`' if path else 'a topology'} has no key `{_on_one_line(key)}`",
                 span=self.source.key(*path, key),
                 path=dotted((*path, key)),
                 help=_where_key_belongs(self.schema, key, path) or suggest(key, known),
@@ -143,7 +144,7 @@ class FaultReport:
         wanted = breach.schema["x-must-be"] if breach.keyword == "pattern" else "filled in"
         if breach.is_of_key:
             path = (*breach.path, breach.found)
-            message = f"the key `{breach.found}` must be {wanted}"
+            message = f"the key `{_on_one_line(breach.found)}` must be {wanted}"
             span = self.source.key(*path)
         else:
             path = breach.path
@@ -198,15 +199,19 @@ def _shown(value: Any) -> str:
         case bool():
             return f"`{str(value).lower()}`"
         case str():
-            return (
-                f"the text `{value if len(value) <= 40 else value[:39] + '…'}`" if value else "an empty text"
-            )
+            return f"the text `{_on_one_line(value)}`" if value else "an empty text"
         case int() | float():
             return f"the number {value}"
         case list():
             return "a list" if value else "an empty list"
         case _:
             return "a mapping"
+
+
+def _on_one_line(text: str) -> str:
+    """For a message: line breaks as escapes, and no more than forty characters."""
+    escaped = json.dumps(text, ensure_ascii=False)[1:-1]
+    return escaped if len(escaped) <= _MAX_SHOWN_LEN else escaped[: _MAX_SHOWN_LEN - 1] + "…"
 
 
 def _type_hint(types: list[str], value: Any, written: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -10,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from pdctl.diagnostics import DiagnosticError
+from pdctl.diagnostics import DiagnosticError, has_errors
 from pdctl.resources import resource_path
+from pdctl.topology.compose import compose
 from pdctl.topology.load import Loaded, load, load_text
 from pdctl.topology.model import Engine, Host, Model, Parallel, Role, Router, Topology, Transfer
+from pdctl.topology.text import SourceText
+from pdctl.topology.tree import Value, flatten
 
 Faults = Callable[[str | bytes], list[str]]
 
@@ -180,3 +184,45 @@ def test_an_escaped_reference_is_a_value_like_any_other(document: str, faults: F
     assert faults(document + 'router: {port: "$${X}"}\n') == [
         "PD123 7:16 `router.port` must be a whole number, found the text `${X}`"
     ]
+
+
+ODD_VALUES: tuple[Value, ...] = (
+    None,
+    -1,
+    2**70,
+    1.5,
+    "",
+    "two words",
+    "line\nbreak",
+    "${PDCTL_TEST_NONE}",
+    "x" * 300,
+    True,
+    [],
+    [None],
+    [[1]],
+    {},
+    {"a": {"b": 1}},
+)
+
+
+def test_any_value_in_any_place_gives_a_topology_or_an_error_at_a_place() -> None:
+    tree = compose(SourceText(file="f", text=EVERYTHING)).tree
+    assert tree is not None
+    flat = flatten(tree)
+    for path in [path for path in flat.source.values if path]:
+        for odd in ODD_VALUES:
+            loaded = load_text(json.dumps(with_value(flat.value, path, odd)))
+            assert (loaded.topology is None) == has_errors(loaded.diagnostics), (path, odd)
+            for fault in loaded.diagnostics:
+                assert fault.span is not None
+                assert "\n" not in fault.message
+
+
+def with_value(value: Value, path: tuple[str | int, ...], odd: Value) -> Value:
+    if not path:
+        return odd
+    if isinstance(value, list):
+        index = path[0]
+        return [with_value(item, path[1:], odd) if at == index else item for at, item in enumerate(value)]
+    assert isinstance(value, dict)
+    return {key: with_value(item, path[1:], odd) if key == path[0] else item for key, item in value.items()}
