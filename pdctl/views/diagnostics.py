@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pdctl.diagnostics import Diagnostic, Excerpt, Severity, Span
 from pdctl.views.canvas import Canvas, Style
 from pdctl.views.quantities import counted
-from pdctl.views.text import TAB_CELLS, display_width, is_control, printable, shorten, wrap
+from pdctl.views.text import TAB_CELLS, display_width, fold, is_control, printable, shorten, wrap
 
 MAX_SOURCE_CELLS = 140  # of a quoted line where the canvas has no width of its own
 _SEVERITY_STYLES = {Severity.ERROR: Style.ERROR, Severity.WARNING: Style.WARNING}
@@ -62,8 +62,10 @@ def hint_lines(text: str, canvas: Canvas) -> Iterator[str]:
 def excerpt_lines(excerpt: Excerpt, canvas: Canvas) -> Iterator[str]:
     """Lines of another program behind a bar, so that it's plain where they begin and end."""
     yield f"  {printable(excerpt.title)}:"
+    width = None if canvas.width is None else max(canvas.width - 4, 1)
     for line in excerpt.lines:
-        yield f"  {canvas.paint(canvas.bar, Style.GUTTER)} {printable(line)}".rstrip()
+        for piece in fold(printable(line), width):
+            yield f"  {canvas.paint(canvas.bar, Style.GUTTER)} {piece}".rstrip()
 
 
 def _heading(diagnostic: Diagnostic, canvas: Canvas) -> Iterator[str]:

@@ -52,12 +52,14 @@ def status_lines(status: DeploymentStatus, canvas: Canvas) -> Iterator[str]:
     )
     if status.locked_by:
         yield from wrap(f"locked by {printable(status.locked_by)}", canvas.width, first="  ", rest="    ")
-    if status.processes:
+    if all(each.phase is Phase.EXITED for each in status.processes):
+        yield "  nothing of it runs"
+    else:
         yield from table_lines(COLUMNS, [_row(each) for each in status.processes], canvas)
-    yield from _reasons(status.processes, canvas)
+        yield from _reasons(status.processes, canvas)
     for problem in status.problems:
         yield from wrap(f"problem: {printable(problem)}", canvas.width, rest="  ")
-    if status.endpoint is not None:
+    if status.endpoint is not None and any(each.phase.is_alive for each in status.processes):
         model = f" serves {printable(status.served_model)}" if status.served_model else ""
         yield f"endpoint http://{status.endpoint}{model}"
 

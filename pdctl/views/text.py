@@ -70,6 +70,15 @@ def wrap(text: str, width: int | None, *, first: str = "", rest: str = "") -> It
     yield line
 
 
+def fold(text: str, width: int | None) -> Iterator[str]:
+    """`text` cut anywhere into pieces of at most `width` cells, at least one piece."""
+    while width is not None and display_width(text) > width:
+        head = shorten(text, width, "") or text[:1]
+        yield head
+        text = text[len(head) :]
+    yield text
+
+
 def _cells(char: str) -> int:
     if char.isascii():
         return 1

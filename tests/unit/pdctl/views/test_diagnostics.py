@@ -37,7 +37,10 @@ ENDED = Diagnostic(
     excerpts=(
         Excerpt(
             title="last lines of `prefill-0.0`",
-            lines=("Traceback (most recent call last):", "\x1b[31mValueError\x1b[0m: \tno weights"),
+            lines=(
+                "Traceback (most recent call last):",
+                "\x1b[31mValueError\x1b[0m: \tno weights in /a/folder/that/somebody/gave/a/long/name",
+            ),
         ),
     ),
 )

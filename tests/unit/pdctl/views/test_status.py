@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from pdctl.state.observed import Phase
 from pdctl.status import DeploymentStatus
 from pdctl.views.canvas import Canvas
 from pdctl.views.machine import to_json
@@ -38,6 +40,16 @@ def test_a_table_of_one_deployment_fits_80_columns(ready_status: DeploymentStatu
 
 def test_without_deployments_it_says_how_to_start_one() -> None:
     assert "`pdctl up FILE` starts one" in "\n".join(statuses_lines((), Canvas()))
+
+
+def test_a_deployment_that_is_down_takes_two_lines(ready_status: DeploymentStatus) -> None:
+    down = tuple(replace(each, phase=Phase.EXITED, pid=None) for each in ready_status.processes)
+    lines = statuses_lines((replace(ready_status, phase=Phase.EXITED, processes=down),), Canvas())
+    assert list(lines) == ["laptop-1p1d (local): exited", "  nothing of it runs"]
+
+
+def test_an_endpoint_is_told_only_while_something_could_answer(broken_status: DeploymentStatus) -> None:
+    assert "endpoint" not in "\n".join(statuses_lines((broken_status,), Canvas()))
 
 
 def test_an_exit_code_without_a_reason_is_told(broken_status: DeploymentStatus) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdctl.views.text import display_width, pad, printable, shorten, wrap
+from pdctl.views.text import display_width, fold, pad, printable, shorten, wrap
 
 
 def test_wide_characters_take_two_cells_and_combining_ones_none() -> None:
@@ -53,6 +53,13 @@ def test_without_a_width_nothing_is_wrapped() -> None:
 @given(st.text(), st.integers(min_value=1, max_value=60))
 def test_a_shortened_text_never_exceeds_its_width(text: str, width: int) -> None:
     assert display_width(shorten(text, width)) <= width
+
+
+@given(st.text(), st.integers(min_value=2, max_value=40))
+def test_folded_pieces_fit_and_lose_nothing(text: str, width: int) -> None:
+    pieces = list(fold(text, width))
+    assert "".join(pieces) == text
+    assert all(display_width(piece) <= width for piece in pieces)
 
 
 @given(st.text())
