@@ -82,6 +82,8 @@ def _own_change(process: ProcessSpec, world: _World, *, is_restart: bool) -> Cha
     if not running.phase.is_alive:
         op = Op.REPLACE if running.num_alive else Op.CREATE
         return change(op, _end(running))
+    if running.digest is None:
+        return change(Op.REPLACE, "its run directory is gone, so what it runs is unknown")
     if running.digest != process.digest:
         fields = field_changes(
             argv_before=running.argv, argv_after=process.argv, env_before=running.env, env_after=process.env
@@ -96,7 +98,7 @@ def _difference(running: ObservedProcess, process: ProcessSpec, fields: tuple[Fi
     if running.node != process.node:
         return f"moves from `{running.node}` to `{process.node}`"
     if not fields:
-        return "its devices changed" if running.digest else "its run directory is gone"
+        return "its devices changed"
     named = [f"`{field.name}` {field.before or 'unset'} -> {field.after or 'unset'}" for field in fields]
     rest = len(named) - MAX_NAMED_FIELDS
     return ", ".join(named[:MAX_NAMED_FIELDS]) + (f" and {rest} more" if rest > 0 else "")

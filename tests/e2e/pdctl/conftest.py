@@ -70,7 +70,7 @@ class Bench:
         return (self.folder / "pdctl.out").read_text()
 
     def topology(self, *, prefill: str = "", decode: str = "", health: str = "", more: str = "") -> str:
-        """Write `t.yaml`: one dummy prefill and decode behind the mini load balancer, on ports of this test."""
+        """Write `t.yaml`: a dummy prefill and decode behind the mini load balancer, on own ports."""
         ports = self.ports
         (self.folder / "t.yaml").write_text(
             "schema: pdctl/v1\n"

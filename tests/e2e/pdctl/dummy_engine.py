@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 
-# --- The process ---------------------------------------------------------------------------------------------------
+# --- The process --------------------------------------------------------------------------------------------
 
 
 class Answers(http.server.BaseHTTPRequestHandler):
@@ -83,9 +83,7 @@ else:
 
         def port_needs(self, part):
             base = part.port or (21600 if part.name == "prefill" else 21650)
-            http = PortNeed(
-                name="http", base=base, requested=part.port is not None, path=(part.name, "port")
-            )
+            http = PortNeed(name="http", base=base, requested=part.port is not None, path=(part.name, "port"))
             if part.name == "decode":
                 return (http,)
             base = part.bootstrap_port or 21699
