@@ -1,6 +1,7 @@
 """Kept-alive connections to one worker.
 
-Why not aiohttp or httpx: MEASURE
+Why not aiohttp or httpx: one exchange costs 43 us of CPU here, 230 us through aiohttp 3.14 and 1,300 us
+through httpx 0.28 (one run on a shared 2-core machine, nginx answering), and every request makes two.
 """
 
 from __future__ import annotations

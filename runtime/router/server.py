@@ -20,6 +20,9 @@ from runtime.router.settings import RouterSettings
 log = logging.getLogger(__name__)
 
 BACKLOG = 2048
+# libuv accepts one connection per listening descriptor and turn of its loop. Under load a turn takes many
+# requests, so of 256 clients that come at once the last waited seconds. Duplicates of one listener share a queue.
+NUM_ACCEPTS = 16
 KEEP_ALIVE_S = (
     75  # above the idle time of usual clients, so that they close first and no request meets a closing socket
 )
@@ -64,8 +67,9 @@ async def serve(settings: RouterSettings, listener: socket.socket) -> None:
     gc.collect()
     gc.freeze()
     host, port = listener.getsockname()[:2]
+    shown_host = f"[{host}]" if ":" in host else host
     print(
-        f"router ready on http://{host}:{port}: {len(settings.prefill)} prefill ({settings.prefill_policy}), "
+        f"router ready on http://{shown_host}:{port}: {len(settings.prefill)} prefill ({settings.prefill_policy}), "
         f"{len(settings.decode)} decode ({settings.decode_policy})",
         file=sys.stderr,
         flush=True,
@@ -74,7 +78,7 @@ async def serve(settings: RouterSettings, listener: socket.socket) -> None:
         asyncio.TaskGroup() as group
     ):  # without health checks a router is wrong: if they end, so does it
         polls = group.create_task(health.watch(app.workers, settings.health))
-        await server.serve(sockets=[listener])
+        await server.serve(sockets=[listener, *(listener.dup() for _ in range(NUM_ACCEPTS - 1))])
         polls.cancel()
 
 

@@ -155,7 +155,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--host", default="127.0.0.1")
-    add("--port", type=int, default=30000)
+    add("--port", type=_port, default=30000)
     add("--prefill", nargs="+", action="append", required=True, metavar=("URL", "BOOTSTRAP_PORT"))
     add("--decode", action="append", required=True, metavar="URL")
     add("--policy", type=PolicyName, choices=list(PolicyName), default=PolicyName.ROUND_ROBIN)
@@ -198,6 +198,13 @@ def _parser() -> argparse.ArgumentParser:
         default=os.environ.get("PDCTL_LOG_LEVEL", "info"),
     )
     return parser
+
+
+def _port(text: str) -> int:
+    number = int(text)
+    if not 0 <= number < 65536:
+        raise argparse.ArgumentTypeError(f"must be 0 to 65535, found {number}")
+    return number
 
 
 def _positive_int(text: str) -> int:

@@ -76,6 +76,7 @@ def test_milliseconds_become_seconds_and_disabled_retries_one_attempt() -> None:
     "flags",
     [
         ["--policy", "cache_aware"],
+        ["--port", "65536"],
         ["--health-check-interval-secs", "0"],
         ["--health-failure-threshold", "0"],
         ["--retry-jitter-factor", "2"],
