@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
+from runtime.engine.chat_template import ChatTemplateError
 from runtime.engine.server.answer import PlannedRequest
 from runtime.engine.server.assembly import Piece
 from runtime.engine.server.errors import RequestError, shown
@@ -45,7 +46,7 @@ async def plan_chat(state: ServerState, body: Fields, request_id: str) -> Planne
     )
     num_top_logprobs = _read_logprobs(body)
     messages = read_messages(body)
-    token_ids = tuple(await asyncio.to_thread(codec.encode_chat, messages))
+    token_ids = await _encode(codec, messages)
     sampling = read_openai_sampling(body, max_new_tokens=_read_max_tokens(body, len(token_ids), model))
     rids = sequence_rids(request_id, num_choices)
     plans = [
@@ -70,6 +71,16 @@ async def plan_chat(state: ServerState, body: Fields, request_id: str) -> Planne
         ),
         is_stream=envelope.is_stream,
     )
+
+
+async def _encode(codec: Codec, messages: list[dict[str, str]]) -> tuple[int, ...]:
+    """In a thread: a template is a program, and a conversation may be long."""
+    try:
+        return tuple(await asyncio.to_thread(codec.encode_chat, messages))
+    except ChatTemplateError as fault:
+        raise RequestError(
+            f"`messages` don't fit the model's chat template: {fault}", param="messages"
+        ) from fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ import httpx
 import pytest
 import uvicorn
 
+from runtime.engine.chat_template import ChatTemplateError
 from runtime.engine.request import (
     EngineStats,
     Finish,
@@ -54,6 +55,8 @@ class ByteCodec:
         return bytes(t for t in token_ids if t < 256).decode(errors="replace")
 
     def encode_chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
+        if messages[0]["role"] == "tool":
+            raise ChatTemplateError("a conversation can't begin with a tool")
         return self.encode("".join(f"[{m['role']}]{m['content']}" for m in messages))
 
     def decoder(self, *, skip_special_tokens: bool) -> ByteDecoder:

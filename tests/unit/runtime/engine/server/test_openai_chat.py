@@ -158,6 +158,7 @@ def test_what_a_router_adds_is_ignored(client):
             "messages[0].content",
             "this model reads text only",
         ),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "messages", "can't begin with a tool"),
         ({"n": 0}, "n", "`n` is 0, wanted an integer from 1 to 128"),
         ({"n": 129}, "n", "`n` is 129"),
         ({"max_tokens": 0}, "max_tokens", "`max_tokens` is 0, wanted an integer from 1"),
