@@ -1,7 +1,7 @@
 """How the time to load, check and compile a topology grows with its nodes, from 10 to 10,000.
 
 Every node is listed with its address, and has one prefill or decode instance. The last column is the time per
-node relative to the smallest size: near or below 1 means linear growth. Minimum of the rounds, processor time.
+node relative to the smallest size: near or below 1 means linear growth. Least processor time of the rounds.
 
     python benchmarks/validate_scale.py [--json FILE]
 
@@ -48,7 +48,7 @@ class Row:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description="Measure how load, check and compile grow with the nodes.")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     arguments = parser.parse_args()
     measure(SIZES[0])  # imports

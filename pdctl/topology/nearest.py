@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 _MAX_LISTED = 12
@@ -10,6 +9,8 @@ _MAX_LISTED = 12
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that `word` most likely stands for; `_`, `-` and case never make the difference."""
+    import difflib  # only documents with a fault pay for it
+
     by_form = {_form(each): each for each in known}
     found = difflib.get_close_matches(_form(word), list(by_form), n=1, cutoff=0.6)
     return by_form[found[0]] if found else None
