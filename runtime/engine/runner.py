@@ -33,7 +33,7 @@ class ModelRunner:
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
         """Write the K/V of every chunk into its pages; logits of each one's last token.
 
-        Prompt chunks and single decode tokens may be mixed. There is at least one chunk, none is empty, no two
+        Prompt chunks and single decode tokens may be mixed. There is at least one, none is empty, no two
         belong to one sequence. Gives [len(chunks), vocab] float32 on the pool's device.
         """
         return self._transformer.step(chunks)

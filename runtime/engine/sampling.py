@@ -1,6 +1,6 @@
 """From logits to the next token of each request: greedy, or drawn by temperature, top-k and top-p.
 
-A draw depends on the request's row, seed and position alone, never on the batch it runs in or on earlier draws:
+A draw depends on the request's row, seed and position, never on the batch it runs in or on earlier draws:
 a request that is retracted and computed anew goes on as before.
 """
 
@@ -81,7 +81,7 @@ def draw_token(logits: Tensor, params: SamplingParams, uniform: float) -> int:
 
 
 def _pick(weights: Tensor, uniform: float) -> int:
-    """Give the index at `uniform` of the weights' cumulative sum; float64, for the tails of large vocabularies."""
+    """Give the index at `uniform` of the weights' cumulative sum; float64 for small tails."""
     cumulative = weights.double().cumsum(dim=-1)
     target = cumulative[-1:] * uniform
     return min(int(torch.searchsorted(cumulative, target, right=True)), len(weights) - 1)

@@ -15,7 +15,7 @@ from runtime.kv.layout import KVLayout
 
 
 class KVPool:
-    """All KV of one engine. The engine thread writes slots; a transfer touches only pages handed over to it."""
+    """All KV of one engine. The engine thread writes; a transfer touches only pages handed to it."""
 
     def __init__(self, layout: KVLayout, *, device: torch.device, dtype: torch.dtype) -> None:
         if dtype.itemsize != layout.dtype_bytes:
@@ -23,7 +23,7 @@ class KVPool:
                 f"the layout has {layout.dtype_bytes} bytes per element, {dtype} has {dtype.itemsize}"
             )
         self.layout = layout
-        # Not zeroed: no slot is read before it is written, and the untouched part of a large pool costs no memory.
+        # Not zeroed: no slot is read before it is written, and the untouched part costs no memory.
         self._tensor = torch.empty(
             (
                 layout.num_layers,
@@ -108,7 +108,7 @@ class PageAllocator:
         return tuple(pages)
 
     def free(self, pages: Sequence[int]) -> None:
-        """Give pages back. One that is foreign, free already or named twice is an error, and none is freed."""
+        """Give pages back. A page that is foreign, free or named twice is an error, and none is freed."""
         ordered = sorted(pages)
         for position, page in enumerate(ordered):
             if not 0 <= page < self._num_pages:

@@ -1,7 +1,7 @@
 """The container format GGUF: metadata and tensors of one file, mapped, copied only when asked for.
 
 The `gguf` library knows the quantised types and is used for them. Its own reader makes one array object per
-string of the vocabulary, which takes seconds for 49,152 tokens; this one takes about 0.1 s for the whole header.
+string of the vocabulary: seconds for 49,152 tokens; this one takes about 0.1 s for the whole header.
 """
 
 from __future__ import annotations

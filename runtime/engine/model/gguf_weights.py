@@ -69,7 +69,7 @@ class GGUFSource:
 
     def __init__(self, file: GGUFFile, config: ModelConfig) -> None:
         self._file = file
-        # Only `llama` files are permuted: llama.cpp takes its rotary pairs from neighbours, Qwen's from halves.
+        # Only `llama` files are permuted: llama.cpp takes rotary pairs from neighbours, Qwen's from halves.
         self._is_permuted = config.architecture == "llama"
         self._head_dim = config.head_dim
 
