@@ -21,11 +21,10 @@ log = logging.getLogger(__name__)
 
 BACKLOG = 2048
 # libuv accepts one connection per listening descriptor and turn of its loop. Under load a turn takes many
-# requests, so of 256 clients that come at once the last waited seconds. Duplicates of one listener share a queue.
+# requests, so of 256 clients that come at once the last waited seconds. Duplicates share the listener's queue.
 NUM_ACCEPTS = 16
-KEEP_ALIVE_S = (
-    75  # above the idle time of usual clients, so that they close first and no request meets a closing socket
-)
+# Above the idle time of usual clients, so that they close first and no request meets a closing socket.
+KEEP_ALIVE_S = 75
 
 
 class _Server(uvicorn.Server):
@@ -66,20 +65,20 @@ async def serve(settings: RouterSettings, listener: socket.socket) -> None:
     # What was built so far stays for ever: the collector need not look at it again.
     gc.collect()
     gc.freeze()
-    host, port = listener.getsockname()[:2]
-    shown_host = f"[{host}]" if ":" in host else host
-    print(
-        f"router ready on http://{shown_host}:{port}: {len(settings.prefill)} prefill ({settings.prefill_policy}), "
-        f"{len(settings.decode)} decode ({settings.decode_policy})",
-        file=sys.stderr,
-        flush=True,
-    )
-    async with (
-        asyncio.TaskGroup() as group
-    ):  # without health checks a router is wrong: if they end, so does it
+    print(_ready_line(settings, listener), file=sys.stderr, flush=True)
+    # A group, so that the router ends if the health checks do: without them it would be wrong and not say so.
+    async with asyncio.TaskGroup() as group:
         polls = group.create_task(health.watch(app.workers, settings.health))
         await server.serve(sockets=[listener, *(listener.dup() for _ in range(NUM_ACCEPTS - 1))])
         polls.cancel()
+
+
+def _ready_line(settings: RouterSettings, listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    prefill = f"{len(settings.prefill)} prefill ({settings.prefill_policy})"
+    decode = f"{len(settings.decode)} decode ({settings.decode_policy})"
+    return f"router ready on http://{address}: {prefill}, {decode}"
 
 
 def _config(app: RouterApp, settings: RouterSettings) -> uvicorn.Config:
