@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 BACKLOG = 2048
 # libuv accepts one connection per listening descriptor and turn of its loop. Under load a turn takes many
-# requests, so of 256 clients that come at once the last waited seconds. Duplicates share the listener's queue.
+# requests, so of 256 clients that come at once the last waited seconds. Duplicates share its queue.
 NUM_ACCEPTS = 16
 # Above the idle time of usual clients, so that they close first and no request meets a closing socket.
 KEEP_ALIVE_S = 75
