@@ -88,7 +88,7 @@ def _role_opener(
 def _open_backend(settings: EngineSettings, model: Model) -> TransferBackend:
     if not model.pool:
         raise EngineStartError(
-            f"the KV pool is on `{settings.device}`, the transfer backend `{settings.transfer_backend}` needs it "
+            f"the KV pool is on `{settings.device}`, the backend `{settings.transfer_backend}` needs it "
             "in host memory"
         )
     try:

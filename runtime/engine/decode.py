@@ -109,12 +109,12 @@ class DecodeRole:
             self._wanting_pages.append(room)
 
     def refused(self, live: LiveRequest) -> None:
-        """Prefill may wait for us: tell it, if there is a link to tell it by."""
+        """Prefill may have taken its half, and would wait for us until its time-out."""
         rendezvous = other_half(live.request)
         if rendezvous is None or live.finish is None:
             return
-        peer = self._peers.known((rendezvous.bootstrap_host, rendezvous.bootstrap_port))
-        if peer is not None and (peer, rendezvous.room) not in self._in_use:
+        peer = self._peers.find((rendezvous.bootstrap_host, rendezvous.bootstrap_port))
+        if (peer, rendezvous.room) not in self._in_use:
             self._give_up(peer, rendezvous.room, None, live.finish.message)
 
     def computed(self, live: LiveRequest, first: Sampled | None) -> None:

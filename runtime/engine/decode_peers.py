@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -35,6 +35,7 @@ class PrefillPeer:
     address: Address
     link_id: int | None = None  # None while the bootstrap server is asked
     is_ready: bool = False  # it has said `Welcome`
+    unsent: list[Message] = field(default_factory=list)  # what it is told then
 
     @property
     def name(self) -> str:
@@ -88,13 +89,12 @@ class PrefillPeers:
             self._lookups.submit(self._look_up, peer)
         return peer
 
-    def known(self, address: Address) -> PrefillPeer | None:
-        return self._by_address.get(address)
-
     def send(self, peer: PrefillPeer, message: Message) -> None:
-        """Does nothing before the peer is ready."""
+        """Tell a peer something, at once or when it is ready. A lost peer is told nothing."""
         if peer.is_ready and peer.link_id is not None:
             self._network.send(peer.link_id, message)
+        elif self._by_address.get(peer.address) is peer:
+            peer.unsent.append(message)
 
     def close(self) -> None:
         self._stopped.set()
@@ -111,6 +111,9 @@ class PrefillPeers:
         match message:
             case Welcome():
                 peer.is_ready = True
+                for unsent in peer.unsent:
+                    self._network.send(link_id, unsent)
+                peer.unsent.clear()
                 self._rooms.on_ready(peer)
             case Refused():
                 self._lose(peer, f"{peer.name} refused this decode instance: {message.reason}", 500)

@@ -6,7 +6,7 @@ Without a share, one slow receiver ends up owning every page of the pool, and al
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -21,10 +21,14 @@ class _Entry(Generic[Item]):
 
 
 class PageShare(Generic[Item]):
-    """Lets items go in order per receiver. Alone, a receiver may fill the pool; beside others, half of it."""
+    """Lets items go in order per receiver. A lone receiver may fill the pool; one of several, half of it.
 
-    def __init__(self, num_pages: int) -> None:
+    Half, not the receivers' equal part: most of the time few of them are behind, and prefill should not idle.
+    """
+
+    def __init__(self, num_pages: int, *, num_receivers: Callable[[], int]) -> None:
         self._num_pages = num_pages
+        self._num_receivers = num_receivers
         self._taken: Counter[int] = Counter()  # pages by receiver
         self._gone: dict[Item, _Entry[Item]] = {}
         self._held_back: dict[int, deque[_Entry[Item]]] = {}
@@ -61,5 +65,5 @@ class PageShare(Generic[Item]):
     def _fits(self, receiver_id: int, num_pages: int) -> bool:
         """A receiver without pages always gets its first item, however large: it could never go otherwise."""
         taken = self._taken[receiver_id]
-        limit = self._num_pages // 2 if self._taken.total() > taken else self._num_pages
+        limit = self._num_pages // 2 if self._num_receivers() > 1 else self._num_pages
         return not taken or taken + num_pages <= limit

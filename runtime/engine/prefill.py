@@ -76,7 +76,9 @@ class PrefillRole:
             post=post,
             heartbeat_interval_s=settings.heartbeat_interval_s,
         )
-        self._share: PageShare[LiveRequest] = PageShare(model.layout.num_pages)
+        self._share: PageShare[LiveRequest] = PageShare(
+            model.layout.num_pages, num_receivers=lambda: len(self._peers)
+        )
         self._rooms: dict[int, PrefillRoom] = {}
         self._room_of: dict[LiveRequest, PrefillRoom] = {}
         self._draining: dict[int, PrefillRoom] = {}

@@ -1,11 +1,12 @@
 """A model without weights, and engines built from it, for tests of the engine loop.
 
-The toy model writes numbers into the KV pool that depend on token and position, and derives each next token from the
-numbers that it reads back: a page that is lost, swapped, torn or late gives another token.
+The toy model writes numbers into the KV pool that depend on token and position, and derives each next token
+from the numbers that it reads back: a page that is lost, swapped, torn or late gives another token.
 """
 
 from __future__ import annotations
 
+import queue
 import socket
 import threading
 import time
@@ -16,6 +17,12 @@ import numpy as np
 import pytest
 import torch
 
+from runtime.bootstrap.client import find_prefill, register_rank
+from runtime.bootstrap.registry import RankRecord
+from runtime.bootstrap.server import BootstrapServer
+from runtime.control.compat import Facts
+from runtime.control.messages import Message
+from runtime.control.network import ControlNetwork
 from runtime.engine.build import start_engine
 from runtime.engine.compute import Chunk, Model
 from runtime.engine.live import LiveRequest, Sampled
@@ -282,7 +289,8 @@ def start_toy() -> Iterator[StartToy]:
             "waiting_timeout_s": 10.0,
             "heartbeat_interval_s": 1.0,
         }
-        settings = replace(parse_settings(["--model-path", "toy"]), **(defaults | overrides))  # type: ignore[arg-type]
+        plain = parse_settings(["--model-path", "toy"])
+        settings = replace(plain, **(defaults | overrides))  # type: ignore[arg-type]
         model = toy_model(layout, context_len=context_len, eos_token_ids=eos_token_ids)
         toy = Toy(start_engine(settings, model), model, settings)
         toys.append(toy)
@@ -348,3 +356,89 @@ def meeting_at() -> Callable[[str, int, int], Rendezvous]:
         return Rendezvous(bootstrap_host=host, bootstrap_port=port, room=room)
 
     return meet
+
+
+class ScriptedPeer:
+    """One end of the control channel that a test speaks for. Collects what it is told."""
+
+    def __init__(self, *, heartbeat_interval_s: float = 1.0) -> None:
+        self.messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self.links: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self.ends: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.network = ControlNetwork(self, heartbeat_interval_s=heartbeat_interval_s)
+        self.link_id = 0
+
+    def on_up(self, link_id: int) -> None:
+        self.link_id = link_id
+        self.links.put(link_id)
+
+    def on_message(self, link_id: int, message: Message) -> None:
+        self.messages.put(message)
+
+    def on_down(self, link_id: int, reason: str) -> None:
+        self.ends.put(reason)
+
+    def say(self, message: Message) -> None:
+        self.network.send(self.link_id, message)
+
+    def hear(self, timeout_s: float = 5.0) -> Message:
+        return self.messages.get(timeout=timeout_s)
+
+
+@dataclass(slots=True)
+class ScriptedPrefill:
+    """A prefill server whose words are the test's: a real bootstrap server in front of a scripted peer."""
+
+    peer: ScriptedPeer
+    bootstrap: BootstrapServer
+
+    def meeting(self, room: int) -> Rendezvous:
+        return Rendezvous(bootstrap_host="127.0.0.1", bootstrap_port=self.bootstrap.port, room=room)
+
+    def register(self, layout: KVLayout, rank_port: int, **fields: object) -> None:
+        facts = Facts.of_pool(layout, "float32")
+        known: dict[str, object] = {
+            "rank_ip": "127.0.0.1",
+            "rank_port": rank_port,
+            "page_size": facts.page_size,
+            "kv_cache_dtype": facts.dtype,
+            "kv_layout": facts.layout,
+        }
+        register_rank("127.0.0.1", self.bootstrap.port, RankRecord(**(known | fields)))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def scripted_prefill() -> Iterator[Callable[..., ScriptedPrefill]]:
+    """`scripted_prefill(layout, rank_port=..., **record_fields)`; without a port it listens on one."""
+    opened: list[ScriptedPrefill] = []
+
+    def open_one(layout: KVLayout, rank_port: int | None = None, **fields: object) -> ScriptedPrefill:
+        prefill = ScriptedPrefill(ScriptedPeer(), BootstrapServer("127.0.0.1", 0))
+        opened.append(prefill)
+        prefill.register(layout, rank_port or prefill.peer.network.listen("127.0.0.1"), **fields)
+        return prefill
+
+    yield open_one
+    for prefill in opened:
+        prefill.peer.network.close()
+        prefill.bootstrap.close()
+
+
+@pytest.fixture
+def scripted_decode() -> Iterator[Callable[[Toy], ScriptedPeer]]:
+    """`scripted_decode(prefill)` is linked to the prefill engine, and has said nothing yet."""
+    peers: list[ScriptedPeer] = []
+
+    def dial(prefill: Toy) -> ScriptedPeer:
+        peer = ScriptedPeer()
+        peers.append(peer)
+        found = find_prefill(
+            "127.0.0.1", prefill.settings.bootstrap_port, deadline_s=0.0, stopped=threading.Event()
+        )
+        peer.network.dial(found.rank_ip, found.rank_port)
+        peer.links.get(timeout=5)
+        return peer
+
+    yield dial
+    for peer in peers:
+        peer.network.close()
