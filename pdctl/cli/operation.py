@@ -11,16 +11,33 @@ from pdctl.cli import exits
 from pdctl.cli.output import Output
 from pdctl.lifecycle.interrupt import Interrupted
 from pdctl.lifecycle.up import UpOutcome
-from pdctl.views.changes import changes_summary
+from pdctl.views.changes import changes_summary, changes_value
 from pdctl.views.outcome import interrupted_lines, up_lines
 from pdctl.views.quantities import duration
+from pdctl.views.status import status_lines
 
 
 def show_up(output: Output, outcome: UpOutcome) -> None:
+    """How `up` ended, with a first request to paste."""
+    _say_changes(output, outcome)
+    output.show(_value(outcome), up_lines(outcome.status, output.out))
+
+
+def show_restart(output: Output, outcome: UpOutcome) -> None:
+    _say_changes(output, outcome)
+    output.show(_value(outcome), status_lines(outcome.status, output.out))
+
+
+def _value(outcome: UpOutcome) -> dict[str, object]:
+    """What `--json` prints: the changes as `diff` tells them, and what stands now."""
+    changes = changes_value(outcome.status.name, outcome.changes)
+    return {**changes, "elapsed_s": outcome.elapsed_s, "status": outcome.status}
+
+
+def _say_changes(output: Output, outcome: UpOutcome) -> None:
     """What was done goes to stderr, what stands now to stdout."""
     took = "" if outcome.changes.is_empty else f" (took {duration(outcome.elapsed_s)})"
     output.say([f"{outcome.status.name}: {changes_summary(outcome.changes, is_done=True)}{took}", ""])
-    output.show(outcome, up_lines(outcome.status, output.out))
 
 
 @contextmanager

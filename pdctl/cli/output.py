@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
+import io
+import os
 import sys
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import typer
 
@@ -18,6 +19,9 @@ from pdctl.views.canvas import ColorMode, canvas_for
 
 if TYPE_CHECKING:
     from pdctl.events import EventSink
+
+
+DEFAULT_COLUMNS = 80
 
 
 class ReaderGoneError(Exception):
@@ -41,12 +45,21 @@ class Output:
     """The two streams of one verb."""
 
     def __init__(self, settings: Globals, *, as_json: bool) -> None:
-        columns = shutil.get_terminal_size().columns
         self.is_json = as_json
         self.is_quiet = settings.is_quiet
         self.environ = settings.environ
-        self.out = canvas_for(sys.stdout, settings.color, settings.environ, terminal_columns=columns)
-        self.err = canvas_for(sys.stderr, settings.color, settings.environ, terminal_columns=columns)
+        self.out = canvas_for(
+            sys.stdout,
+            settings.color,
+            settings.environ,
+            terminal_columns=_columns(sys.stdout, settings.environ),
+        )
+        self.err = canvas_for(
+            sys.stderr,
+            settings.color,
+            settings.environ,
+            terminal_columns=_columns(sys.stderr, settings.environ),
+        )
         self._stderr = Forgiving(sys.stderr)
 
     def show(self, value: object, lines: Iterable[str]) -> None:
@@ -105,6 +118,17 @@ class Output:
         from pdctl.views.progress_plain import PlainProgress
 
         return PlainProgress(self._stderr)
+
+
+def _columns(stream: TextIO, environ: Mapping[str, str]) -> int:
+    """Of the terminal behind `stream`: the other stream may be a pipe, or another terminal."""
+    said = environ.get("COLUMNS", "")
+    if said.isdecimal() and int(said) > 0:
+        return int(said)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or DEFAULT_COLUMNS
+    except (OSError, io.UnsupportedOperation):
+        return DEFAULT_COLUMNS
 
 
 def _print(line: str, *, flush: bool) -> None:

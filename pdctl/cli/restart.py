@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -28,7 +29,7 @@ def restart(
 
     All processes of an instance restart together.
     """
-    from pdctl.cli.operation import show_up, telling_interrupts
+    from pdctl.cli.operation import show_restart, telling_interrupts
     from pdctl.cli.targets import target_of
     from pdctl.lifecycle.up import UpOptions
     from pdctl.lifecycle.up import restart as restart_instances
@@ -36,6 +37,12 @@ def restart(
     with output_of(ctx, as_json=as_json) as output:
         target = target_of(name, ids)
         options = UpOptions(wait=not no_wait, canary=not no_canary, deadline_s=timeout_s)
-        with telling_interrupts(output, again=f"pdctl restart {' '.join(ids)}"), output.progress() as sink:
+        with (
+            telling_interrupts(
+                output,
+                again=shlex.join(["pdctl", "restart", *(f"{target.name}/{each}" for each in target.ids)]),
+            ),
+            output.progress() as sink,
+        ):
             outcome = restart_instances(target.name, target.ids, sink, options)
-        show_up(output, outcome)
+        show_restart(output, outcome)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -38,6 +39,13 @@ def up(
             show_changes(output, planned)
             return
         options = UpOptions(wait=not no_wait, canary=not no_canary, deadline_s=timeout_s)
-        with telling_interrupts(output, again=f"pdctl up {file}"), output.progress() as sink:
+        with telling_interrupts(output, again=_again(file, sets, profile)), output.progress() as sink:
             outcome = make_true(planned, sink, options)
         show_up(output, outcome)
+
+
+def _again(file: str, sets: list[str] | None, profile: str | None) -> str:
+    """The same command without what only concerns how to wait."""
+    overlays = [word for each in sets or () for word in ("--set", each)]
+    overlays += [] if profile is None else ["--profile", profile]
+    return shlex.join(["pdctl", "up", file, *overlays])

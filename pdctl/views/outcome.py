@@ -30,7 +30,8 @@ def up_lines(status: DeploymentStatus, canvas: Canvas) -> Iterator[str]:
 def first_request_lines(endpoint: Endpoint, served_model: str) -> Iterator[str]:
     """A command that fits 80 columns and stays correct whatever the model is called."""
     message = json.dumps([{"role": "user", "content": FIRST_QUESTION}])
-    body = f'{{\n    "model": {json.dumps(served_model)},\n    "messages": {message}\n  }}'
+    # Greedy: the first answer that somebody sees should be the model's best, and the same each time.
+    body = f'{{\n    "model": {json.dumps(served_model)}, "temperature": 0,\n    "messages": {message}\n  }}'
     yield f"  curl -s http://{endpoint}/v1/chat/completions \\"
     yield from f"    -H 'Content-Type: application/json' -d {shlex.quote(body)}".splitlines()
 
