@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from pdctl.diagnostics import Diagnostic, Span
 from pdctl.topology.scalars import resolve_plain
-from pdctl.topology.syntax import YamlParseError, parse_events, syntax_diagnostic
+from pdctl.topology.syntax import syntax_diagnostic
 from pdctl.topology.text import SourceText
 from pdctl.topology.tree import Entry, Items, Scalar, Table, Tree
+from pdctl.topology.yaml_events import EventKind, YamlEvent, YamlParseError, parse_events
 
 MAX_DEPTH = 32
 MAX_ALIASED_VALUES = 10_000  # values that aliases may add to a document
@@ -107,27 +107,23 @@ class _Composer:
         self._num_aliased = 0
         self._num_documents = 0
 
-    def read(self, events: Iterator[Any]) -> None:
+    def read(self, events: Iterator[YamlEvent]) -> None:
         for event in events:
-            match type(event).__name__:
-                case "ScalarEvent":
+            match event.kind:
+                case EventKind.SCALAR:
                     self._scalar(event)
-                case "MappingStartEvent":
-                    self._check_tag(event)
-                    self._start(_OpenTable(span=self._span(event), anchor=event.anchor))
-                case "SequenceStartEvent":
-                    self._check_tag(event)
-                    self._start(_OpenItems(span=self._span(event), anchor=event.anchor))
-                case "MappingEndEvent" | "SequenceEndEvent":
+                case EventKind.TABLE:
+                    self._start(event, _OpenTable(span=self._span(event), anchor=event.anchor))
+                case EventKind.ITEMS:
+                    self._start(event, _OpenItems(span=self._span(event), anchor=event.anchor))
+                case EventKind.END:
                     self._end()
-                case "AliasEvent":
+                case EventKind.ALIAS:
                     self._alias(event)
-                case "DocumentStartEvent":
+                case EventKind.DOCUMENT:
                     self._document(event)
-                case _:
-                    pass
 
-    def _document(self, event: Any) -> None:
+    def _document(self, event: YamlEvent) -> None:
         self._num_documents += 1
         if self._num_documents > 1:
             self._fault(
@@ -138,14 +134,14 @@ class _Composer:
                 is_final=True,
             )
 
-    def _scalar(self, event: Any) -> None:
+    def _scalar(self, event: YamlEvent) -> None:
         self._check_tag(event)
-        is_plain = bool(event.implicit[0]) and event.tag is None
-        value = resolve_plain(event.value) if is_plain else event.value
-        part = _Sized(tree=Scalar(value=value, span=self._span(event), is_plain=is_plain))
+        value = resolve_plain(event.value) if event.is_plain else event.value
+        part = _Sized(tree=Scalar(value=value, span=self._span(event), is_plain=event.is_plain))
         self._finish(part, event.anchor)
 
-    def _start(self, opened: _OpenItems | _OpenTable) -> None:
+    def _start(self, event: YamlEvent, opened: _OpenItems | _OpenTable) -> None:
+        self._check_tag(event)
         parent = self._open[-1] if self._open else None
         if isinstance(parent, _OpenTable) and parent.expects_key:
             self._refuse_key(parent, opened.span, "a key must be one word, not a list or a mapping", None)
@@ -164,8 +160,8 @@ class _Composer:
             return
         self._finish(part, opened.anchor)
 
-    def _alias(self, event: Any) -> None:
-        name, span = str(event.anchor), self._span(event)
+    def _alias(self, event: YamlEvent) -> None:
+        name, span = event.anchor or "", self._span(event)
         if any(opened.anchor == name for opened in self._open):
             self._fault(
                 "PD111", f"`*{name}` stands inside `&{name}`: it would contain itself", span, is_final=True
@@ -241,7 +237,7 @@ class _Composer:
         table.key = None
         self._fault("PD113", message, span, help=help)
 
-    def _check_tag(self, event: Any) -> None:
+    def _check_tag(self, event: YamlEvent) -> None:
         if event.tag is not None and event.tag not in _PLAIN_TAGS:
             shown = event.tag.replace("tag:yaml.org,2002:", "!!")
             self._fault(
@@ -251,9 +247,8 @@ class _Composer:
     def _too_deep(self, span: Span) -> None:
         self._fault("PD112", f"nested deeper than {MAX_DEPTH} levels", span, is_final=True)
 
-    def _span(self, event: Any) -> Span:
-        start, end = event.start_mark, event.end_mark
-        return self.source.span(start.line, start.column, end.line, end.column)
+    def _span(self, event: YamlEvent) -> Span:
+        return self.source.span(event.line, event.column, event.end_line, event.end_column)
 
     def _fault(
         self,

@@ -1,13 +1,12 @@
-"""PyYAML's event stream, and its complaints in our words. PyYAML is imported with the first text."""
+"""What the YAML parser complains about, in our words and at the place to look at."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from pdctl.diagnostics import Diagnostic, Span
 from pdctl.topology.text import SourceText
+from pdctl.topology.yaml_events import YamlParseError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,31 +48,6 @@ _SAID: dict[str, Said] = {
         message="a list can't begin here", help="begin the list on a line of its own"
     ),
 }
-
-
-class YamlParseError(Exception):
-    """The text is not YAML from this place on. Line and column count from 0."""
-
-    def __init__(self, problem: str, line: int, column: int, opened: tuple[int, int] | None) -> None:
-        super().__init__(problem)
-        self.problem, self.line, self.column, self.opened = problem, line, column, opened
-
-
-def parse_events(text: str) -> Iterator[Any]:
-    """The events of a text, as they come; raises `YamlParseError`."""
-    import yaml
-
-    # libyaml is ten times as fast, and in every wheel of PyYAML; marks are the same.
-    loader: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
-    try:
-        yield from yaml.parse(text, Loader=loader)
-    except yaml.MarkedYAMLError as error:
-        mark, context = error.problem_mark, error.context_mark
-        line, column = (mark.line, mark.column) if mark is not None else (0, 0)
-        opened = (context.line, context.column) if context is not None else None
-        raise YamlParseError(error.problem or "", line, column, opened) from error
-    except yaml.YAMLError as error:
-        raise YamlParseError(str(error), 0, 0, None) from error
 
 
 def syntax_diagnostic(source: SourceText, error: YamlParseError) -> Diagnostic:
