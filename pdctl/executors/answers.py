@@ -33,7 +33,7 @@ PHASE_OF_STATE = {
 
 def read_process(entry: Fields, node: str) -> ObservedProcess:
     """One entry of `status`. `node` is used where the entry can't tell, its directory being gone."""
-    state = entry.text("state")
+    state, grace_s = entry.text("state"), entry.optional_number("grace_s")
     return ObservedProcess(
         id=entry.text("process_id"),
         node=entry.optional_text("node") or node,
@@ -49,7 +49,7 @@ def read_process(entry: Fields, node: str) -> ObservedProcess:
         rss_bytes=entry.optional_integer("rss_bytes"),
         num_alive=entry.integer("num_alive"),
         is_supervised=state != "orphaned",
-        grace_s=entry.optional_number("grace_s") or DEFAULT_GRACE_S,
+        grace_s=DEFAULT_GRACE_S if grace_s is None else grace_s,
         argv=entry.texts("argv"),
         env=entry.text_map("env"),
     )
@@ -130,7 +130,8 @@ def _ending_words(entry: Fields) -> str | None:
     number = entry.optional_integer("signal")
     if number is not None:
         return f"ended by signal {number} ({_signal_name(number)})"
-    return f"exit code {entry.optional_integer('exit_code')}"
+    code = entry.optional_integer("exit_code")
+    return f"exit code {'unknown' if code is None else code}"
 
 
 def _signal_name(number: int) -> str:

@@ -5,15 +5,40 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
-import io
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from pdctl.diagnostics import DiagnosticError
 
-_MAIN = "from shim.cli import main\n\nraise SystemExit(main())\n"
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the same sources must give the same bytes on every machine
+# A script rather than a zip file: Python reads a script once, but opens a zip file again for each import, and
+# another operator's last `down` may remove the file in between.
+_SCRIPT = """\
+import sys
+from _frozen_importlib import ModuleSpec  # importlib.machinery would cost 7 ms of each call
+
+SOURCES = {sources!r}
+
+
+class Packed:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        return ModuleSpec(name, Packed, is_package=name == "shim") if name in SOURCES else None
+
+    @staticmethod
+    def create_module(spec):
+        return None
+
+    @staticmethod
+    def exec_module(module):
+        name = module.__name__
+        exec(compile(SOURCES[name], "<" + name + ">", "exec"), module.__dict__)
+
+
+sys.meta_path.insert(0, Packed)
+from shim.cli import main
+
+raise SystemExit(main())
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,14 +51,15 @@ class ShimArchive:
 
 @functools.cache
 def shim_archive() -> ShimArchive:
-    """Pack the installed shim. Not compressed: a node's Python may lack zlib, and it is small."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), _MAIN)
-        for source in sorted(_shim_sources().glob("*.py")):
-            archive.writestr(zipfile.ZipInfo(f"shim/{source.name}", _EPOCH), source.read_bytes())
-    content = packed.getvalue()
-    return ShimArchive(name=f"shim-{hashlib.sha256(content).hexdigest()}.pyz", content=content)
+    """Pack the installed shim; the same sources give the same bytes on every machine."""
+    files = sorted(path for path in _shim_sources().glob("*.py") if path.name != "__main__.py")
+    sources = {_module_name(path): path.read_text(encoding="utf-8") for path in files}
+    content = _SCRIPT.format(sources=sources).encode()
+    return ShimArchive(name=f"shim-{hashlib.sha256(content).hexdigest()}.py", content=content)
+
+
+def _module_name(path: Path) -> str:
+    return "shim" if path.stem == "__init__" else f"shim.{path.stem}"
 
 
 def _shim_sources() -> Path:

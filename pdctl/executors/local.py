@@ -18,8 +18,6 @@ from pdctl.inventory import Inventory, Node, declared
 from pdctl.state.paths import run_root, state_dir
 from pdctl.topology.model import Cluster
 
-CLOSE_GRACE_S = 5.0
-
 
 def create(cluster: Cluster, environ: Mapping[str, str]) -> ShimmedExecutor:
     """Run directories lie in the operator's own state directory."""
@@ -86,17 +84,20 @@ class LocalShell:
 class LocalStream:
     """A running command's lines. `close` may come from another thread than the one that reads."""
 
-    def __init__(self, argv: Sequence[str], stdin: bytes) -> None:
+    def __init__(self, argv: Sequence[str], stdin: bytes, *, close_grace_s: float = 5.0) -> None:
         # Its stderr is ours: a stream has no other place for it.
         self._child = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
+        self._close_grace_s = close_grace_s
+        self._has_reader = False
         assert self._child.stdin is not None
         with contextlib.suppress(BrokenPipeError), self._child.stdin as pipe:
             pipe.write(stdin)
 
     def __iter__(self) -> Iterator[bytes]:
         assert self._child.stdout is not None
+        self._has_reader = True
         with self._child.stdout as lines:
             for line in lines:
                 yield line.rstrip(b"\n")
@@ -106,7 +107,9 @@ class LocalStream:
         """TERM, so that a command can end its own children. The reader, if there is one, sees the end."""
         self._child.terminate()
         try:
-            self._child.wait(CLOSE_GRACE_S)
+            self._child.wait(self._close_grace_s)
         except subprocess.TimeoutExpired:
             self._child.kill()
             self._child.wait()
+        if not self._has_reader and self._child.stdout:
+            self._child.stdout.close()  # a reader closes it by itself, at the end that it now sees

@@ -42,8 +42,8 @@ class MergedStream(Generic[T]):
         self._is_closed = threading.Event()
 
     def __iter__(self) -> Iterator[T]:
-        for source in self._sources:
-            threading.Thread(target=self._drain, args=(source,), daemon=True).start()
+        for number, source in enumerate(self._sources):
+            threading.Thread(target=self._drain, args=(source,), name=f"log-{number}", daemon=True).start()
         num_open = len(self._sources)
         while num_open:
             item = self._items.get()

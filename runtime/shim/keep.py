@@ -77,7 +77,7 @@ def remove_if_unused(root: str, deployment: str) -> None:
     try:
         os.rmdir(os.path.join(root, deployment))
         names = os.listdir(root)
-        if all(name.startswith("shim-") and name.endswith(".pyz") for name in names):
+        if all(name.startswith("shim-") and name.endswith(".py") for name in names):
             for name in names:
                 os.unlink(os.path.join(root, name))
             os.rmdir(root)

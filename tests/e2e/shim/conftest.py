@@ -22,7 +22,7 @@ class ShimNode:
 
     def __init__(self, folder: Path, python: str = sys.executable) -> None:
         self.root = folder / "run"
-        self.archive = folder / "shim.pyz"
+        self.archive = folder / "shim.py"
         self.archive.write_bytes(shim_archive().content)
         self.python = python
 

@@ -179,7 +179,7 @@ def test_forgetting_keeps_what_lives_and_the_last_unlock_leaves_nothing(node):
     node.stop("a-0.0")
     assert node.ask("forget") == {"kept": []}
     assert node.ask("unlock", request={"token": "another"}) == {"released": False}
-    (node.root / f"shim-{'0' * 64}.pyz").touch()
+    (node.root / f"shim-{'0' * 64}.py").touch()
     assert node.ask("unlock", request={"token": "t1"}) == {"released": True}
     assert not node.root.exists()
 

@@ -1,0 +1,82 @@
+"""Executors under contract: each kind is one entry here, and passes the same suite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from pdctl.executors import local
+from pdctl.executors.base import Executor
+from pdctl.plan.model import LaunchPlan, ProcessSpec, RoleKind
+from pdctl.topology.model import Cluster
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """One executor and two node names; `fresh()` is the same cluster seen by another operator."""
+
+    fresh: Callable[[], Executor]
+    nodes: tuple[str, str]
+    executor: Executor = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "executor", self.fresh())
+
+    def process(self, process_id: str, *argv: str, node: int = 0, **fields: object) -> ProcessSpec:
+        defaults: dict[str, object] = {
+            "instance_id": process_id.partition(".")[0],
+            "role": RoleKind.DECODE,
+            "node": self.nodes[node],
+            "node_rank": 0,
+            "device_indices": (),
+            "argv": argv,
+            "env": {},
+            "listen": "127.0.0.1",
+            "ports": (),
+            "after": (),
+            "ready": None,
+            "grace_s": 5.0,
+            "digest": "d1",
+        }
+        return ProcessSpec(id=process_id, **{**defaults, **fields})  # pyright: ignore[reportArgumentType]
+
+    def start(self, process: ProcessSpec, deployment: str = "demo"):
+        return self.executor.start(_plan(deployment, process), process)
+
+    def stop_all(self, deployment: str = "demo") -> None:
+        found = self.executor.observe(deployment).processes
+        outcomes = self.executor.stop(deployment, found, grace_s=0.0)
+        assert all(not outcome.error and not outcome.survivors for outcome in outcomes)
+
+
+def _plan(deployment: str, process: ProcessSpec) -> LaunchPlan:
+    return LaunchPlan(
+        name=deployment,
+        executor="contract",
+        topology_digest="t1",
+        nodes=(),
+        instances=(),
+        processes=(process,),
+        served_model="tiny",
+        canary=False,
+        digest="p1",
+    )
+
+
+def _local_bench(folder: Path) -> Bench:
+    cluster, environ = Cluster(nodes=2), {"PDCTL_STATE_DIR": str(folder)}
+    return Bench(fresh=lambda: local.create(cluster, environ), nodes=("node-00", "node-01"))
+
+
+BENCHES = {"local": _local_bench}
+
+
+@pytest.fixture(params=BENCHES)
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
+    made = BENCHES[request.param](tmp_path)
+    yield made
+    for deployment in made.executor.deployments():
+        made.stop_all(deployment)
