@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
@@ -99,7 +100,8 @@ class _Lifecycle:
         _say(
             f"ready: {role} {self._settings.host}:{self._settings.port} "
             f"model={self._settings.served_model_name} "
-            f"pool_tokens={model.num_pool_tokens} context={model.context_len}"
+            f"pool_tokens={model.num_pool_tokens} context={model.context_len} "
+            f"after={time.time() - self._state.started_at_s:.1f}s"
         )
 
     def _on_signal(self, number: int) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from pathlib import Path
 
 from runtime.engine.build import EngineStartError, build_engine
@@ -16,12 +14,9 @@ from runtime.engine.server.state import ServedModel
 from runtime.engine.settings import EngineSettings
 from runtime.engine.tokenizer import load_tokenizer
 
-log = logging.getLogger(__name__)
-
 
 def load_model(settings: EngineSettings) -> ServedModel:
     """Read the model and start its engine. Raises `LoadError`."""
-    started_s = time.monotonic()
     try:
         tokenizer = load_tokenizer(settings.model_path)
         runner = load_runner(settings)
@@ -30,7 +25,6 @@ def load_model(settings: EngineSettings) -> ServedModel:
     except (ModelError, ChatTemplateError, EngineStartError) as fault:
         raise LoadError(str(fault)) from fault
     layout = runner.pool.layout
-    log.info("loaded `%s` in %.1f s", settings.model_path, time.monotonic() - started_s)
     return ServedModel(
         engine=engine,
         codec=tokenizer,
