@@ -79,7 +79,7 @@ def _num_sequences(path: str, document: Json) -> int | None:
     SGLang's rule: lists for a list of prompts or for `n` above 1, in the order prompt by prompt.
     """
     num_prompts = _num_prompts(path, document)
-    num_samples = _num_samples(document.get("sampling_params") if path == "/generate" else document)
+    num_samples = _num_samples(path, document)
     if num_prompts is None and num_samples == 1:
         return None
     num_sequences = (num_prompts or 1) * num_samples
@@ -105,10 +105,7 @@ def _list_len(prompt: object) -> int | None:
     return len(items) if items and isinstance(items[0], (str, list)) else None
 
 
-def _num_samples(parameters: object) -> int:
-    if isinstance(parameters, list) and parameters:
-        parameters = cast(list[object], parameters)[0]  # one per prompt; SGLang wants the same `n` in all
-    if not isinstance(parameters, dict):
-        return 1
-    n = cast(Json, parameters).get("n")
+def _num_samples(path: str, document: Json) -> int:
+    """`n` of the OpenAI routes. That of `/generate` the worker resolves, counting on from one room."""
+    n = document.get("n") if path != "/generate" else None
     return n if isinstance(n, int) and n > 1 else 1
