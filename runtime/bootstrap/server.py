@@ -44,7 +44,7 @@ class BootstrapServer:
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
             bootstrap_app(),
-            log_level="warning",
+            log_config=None,  # the process that hosts it has set up logging
             access_log=False,
             lifespan="off",
             timeout_graceful_shutdown=1,
