@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from pdctl.plan.model import Endpoint
+from pdctl.state.observed import Phase
 from pdctl.status import DeploymentStatus
 from pdctl.views.canvas import Canvas, Style
 from pdctl.views.diagnostics import hint_lines
@@ -18,9 +19,12 @@ FIRST_QUESTION = "What is the capital of France?"
 
 
 def up_lines(status: DeploymentStatus, canvas: Canvas) -> Iterator[str]:
-    """The table of `status`, then a first request to paste."""
+    """The table of `status`, then a first request to paste once all is ready."""
     yield from status_lines(status, canvas)
-    if status.endpoint is not None and status.served_model is not None:
+    if status.phase is not Phase.READY:
+        yield ""
+        yield from hint_lines(f"`pdctl status {status.name}` shows when it is ready", canvas)
+    elif status.endpoint is not None and status.served_model is not None:
         yield ""
         yield canvas.paint("Send the first request:", Style.STRONG)
         yield ""

@@ -40,7 +40,7 @@ def test_a_second_up_changes_nothing(bench):
     assert bench.pdctl("plan", "t.yaml", "--exit-code").code == 0
     again = bench.pdctl("up", "t.yaml", "--json")
     assert again.code == 0
-    assert [change["op"] for change in again.json["changes"]["changes"]] == ["keep"] * 3
+    assert [change["op"] for change in again.json["changes"]] == ["keep"] * 3
     assert {name: each["pid"] for name, each in bench.processes().items()} == before
     bench.pdctl("down", "bench")
 

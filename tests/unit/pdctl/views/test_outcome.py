@@ -3,8 +3,10 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 
 from pdctl.plan.model import Endpoint
+from pdctl.state.observed import Phase
 from pdctl.status import DeploymentStatus
 from pdctl.views.canvas import Canvas
 from pdctl.views.outcome import down_lines, first_request_lines, interrupted_lines, up_lines
@@ -15,6 +17,12 @@ ENDPOINT = Endpoint(host="127.0.0.1", port=8000)
 
 def test_the_screen_at_the_end_of_up(golden: Golden, ready_status: DeploymentStatus) -> None:
     golden("screens/up.txt", "\n".join(up_lines(ready_status, Canvas(width=80))) + "\n")
+
+
+def test_a_first_request_is_offered_only_when_all_is_ready(ready_status: DeploymentStatus) -> None:
+    lines = list(up_lines(replace(ready_status, phase=Phase.STARTING), Canvas()))
+    assert lines[-1] == "hint: `pdctl status laptop-1p1d` shows when it is ready"
+    assert "curl" not in "\n".join(lines)
 
 
 def test_the_first_request_is_a_command_that_sends_valid_json() -> None:
