@@ -101,6 +101,8 @@ class NodeLink:
                 notes=("pdctl supervises processes with a small script that needs Python 3.8 or later",),
                 help="install Python there, or name its interpreter in `engine.python`",
             )
+        if (refusal := _refusal(done)) is not None:
+            return DiagnosticError.one("PD502", f"the shim on {self.label} failed at `{verb}`: {refusal}")
         text = (done.stderr or done.stdout).decode("utf-8", "replace")
         lines = tuple(text.strip().splitlines()[-MAX_QUOTED_LINES:])
         return DiagnosticError.one(
@@ -113,3 +115,11 @@ class NodeLink:
 def _lacks_shim(done: Completed) -> bool:
     """Python's own words for a script that does not exist; the same from 3.8 to 3.14."""
     return done.code == 2 and b"can't open file" in done.stderr
+
+
+def _refusal(done: Completed) -> str | None:
+    """Why the shim itself says that it can't do it; None when it could not even say that."""
+    try:
+        return parse_fields("the refusal", done.stdout).optional_text("error") if done.code == 2 else None
+    except FieldError:
+        return None

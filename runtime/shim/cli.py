@@ -13,12 +13,12 @@ STREAMING = ("logs", "run")  # verbs that print their own lines
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Answer a request: exit code 0, or 2 with `{"error": ...}` for a request that makes no sense."""
+    """Answer a request: exit code 0, or 2 with `{"error": ...}` where that is not possible."""
     verb, *names = (sys.argv[1:] if argv is None else argv) or [""]
     try:
         request = _read_request()
         answer = _call(verb, names, request)
-    except RequestError as error:
+    except (RequestError, OSError) as error:  # OSError: a full disk, a directory of another user
         _print({"error": str(error)})
         return 2
     if verb not in STREAMING:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 
 from .family import Family
@@ -107,7 +106,14 @@ def _refuse(process_dir: str, process_id: str, error: str) -> dict:
 
 def _prune(process_dir: str) -> None:
     for run_id in run_ids(process_dir)[:-KEPT_RUNS]:
-        shutil.rmtree(os.path.join(process_dir, run_id), ignore_errors=True)
+        _remove(os.path.join(process_dir, run_id))
+
+
+def _remove(run_dir: str) -> None:
+    """Whatever lies in it: it is the working directory of its worker, too."""
+    import shutil  # with all that it imports it would stay in the memory of every shim
+
+    shutil.rmtree(run_dir, ignore_errors=True)
 
 
 def _make_run(process_dir: str, lock: int, spec: dict) -> Run:
@@ -120,7 +126,7 @@ def _make_run(process_dir: str, lock: int, spec: dict) -> Run:
         return Run(directory, run_id, lock, reserve_exit(os.path.join(directory, EXIT)), spec)
     except OSError:
         # A run that could not be recorded must not hide the one before it.
-        shutil.rmtree(directory, ignore_errors=True)
+        _remove(directory)
         raise
 
 

@@ -120,7 +120,8 @@ def test_a_refused_start_tells_what_runs(node):
 
 def test_each_start_is_a_new_run_and_the_output_of_the_last_one_is_kept(node, wait_until):
     for number in range(1, 4):
-        assert node.start("a-0.0", "echo", str(number))["run_id"] == f"00000{number}"
+        program = f"mkdir -p cache/deep; touch cache/deep/file; echo {number}"
+        assert node.start("a-0.0", "sh", "-c", program)["run_id"] == f"00000{number}"
         wait_until(lambda: node.status("a-0.0")["state"] == "exited")
     assert not node.run_dir("a-0.0", 1).exists()
     assert [node.output("a-0.0", number) for number in (2, 3)] == ["2\n", "3\n"]

@@ -70,6 +70,13 @@ def test_what_a_failing_shim_said_is_quoted(make_shell):
     assert fault.excerpts[0].lines == ("Traceback", "  boom", "MemoryError")
 
 
+def test_what_the_shim_itself_says_is_the_message(make_shell):
+    refusal = Completed(code=2, stdout=b'{"error": "[Errno 28] No space left on device"}', stderr=b"")
+    code, message = _failed(lambda: _link(make_shell(answers=[refusal])).call("keep"))
+    assert code == "PD502"
+    assert message == "the shim on n1 failed at `keep`: [Errno 28] No space left on device"
+
+
 @pytest.mark.parametrize("noise", [b"Welcome to n1!\n{}", b"\xff", b'{"cut'])
 def test_an_answer_that_is_not_json_is_a_fault_that_shows_it(make_shell, noise):
     link = _link(make_shell(answers=[Completed(code=0, stdout=noise, stderr=b"")]))
