@@ -2,8 +2,8 @@
 
     python benchmarks/cli_startup.py [--json FILE]
 
-The peer is NVIDIA's `srtctl`: 0.57 s for `--help` and 0.65 s for `dry-run`, measured on a two-core virtual machine
-(AMD EPYC, Python 3.11.7) on 2026-11-29; it is not installed here. The interpreter's own start is the floor.
+The peer is NVIDIA's `srtctl`: 0.57 s for `--help` and 0.65 s for `dry-run`, measured on a two-core virtual
+machine (AMD EPYC, Python 3.11.7) on 2026-11-29; it needn't be installed. The interpreter's own start is the floor.
 """
 
 from __future__ import annotations

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from pdctl.diagnostics import Diagnostic, DiagnosticError
 from pdctl.plan.model import LaunchPlan
+from pdctl.topology.nearest import suggest
 
 
 def instances_of(plan: LaunchPlan, ids: tuple[str, ...]) -> frozenset[str]:
@@ -30,10 +29,9 @@ def processes_of(plan: LaunchPlan, ids: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _unknown(wanted: str, plan: LaunchPlan, known: tuple[str, ...]) -> Diagnostic:
-    near = get_close_matches(wanted, known, n=1)
     return Diagnostic(
         code="PD609",
         message=f"`{plan.name}` has no instance or process `{wanted}`",
         notes=(f"it has {', '.join(f'`{instance.id}`' for instance in plan.instances[:8])}",),
-        help=f"did you mean `{near[0]}`?" if near else None,
+        help=suggest(wanted, known),
     )
