@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 
+from runtime.router.address import Role
 from runtime.router.asgi import Receive, Scope, Send
 from runtime.router.control import Control
 from runtime.router.generation import Generation
 from runtime.router.policies import make_policy
 from runtime.router.reply import Reply
 from runtime.router.request import GENERATION_ROUTES, read_head
-from runtime.router.settings import Role, RouterSettings
+from runtime.router.settings import RouterSettings
 from runtime.router.tally import Tally
 from runtime.router.workers import Fleet, Worker
 

@@ -110,9 +110,9 @@ class Exchange:
 
     def accept_head(self, status: int) -> None:
         self.status = status
-        self.is_event_stream = self.content_type is not None and self.content_type.startswith(
-            b"text/event-stream"
-        )
+        content_type = self.content_type or b""
+        # An error is read whole whatever its type, else one that is long would be held back for ever.
+        self.is_event_stream = self.is_success and content_type.startswith(b"text/event-stream")
 
     def accept_body(self, chunk: bytes) -> None:
         if self.keeps_body or not self.is_success:

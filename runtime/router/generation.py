@@ -7,11 +7,13 @@ import logging
 import random
 from dataclasses import dataclass
 
+from runtime.router.address import Role
 from runtime.router.asgi import Receive
 from runtime.router.body import BodyError, read_body, with_rendezvous
+from runtime.router.delivery import deliver, describe_fault, give_up
 from runtime.router.exchange import Exchange, FailureKind
-from runtime.router.logprobs import merge_prompt_logprobs
-from runtime.router.pair import Pair, Verdict, find_fault, is_decided, is_stream_due, judge
+from runtime.router.hang_up import HangUp
+from runtime.router.pair import Pair, Verdict, is_decided, judge
 from runtime.router.reply import Reply
 from runtime.router.request import (
     ClientRequest,
@@ -21,7 +23,7 @@ from runtime.router.request import (
     read_payload,
 )
 from runtime.router.retry import backoff_s
-from runtime.router.settings import Role, RouterSettings
+from runtime.router.settings import RouterSettings
 from runtime.router.tally import Tally
 from runtime.router.workers import Fleet, Worker
 
@@ -104,22 +106,20 @@ class Generation:
                 await pair.wait(is_decided)
                 verdict, role = judge(pair)
                 if verdict is not Verdict.FAIL:
-                    await _deliver(pair, verdict, role, reply)
+                    await deliver(pair, verdict, role, reply)
                     return
             finally:
                 pair.close()
             failed = prefill if role is Role.PREFILL else decode
             if not await self._may_retry(attempts, failed, pair.exchange(role)):
-                await _give_up(pair.exchange(role), role, reply)
+                await give_up(pair.exchange(role), role, reply)
                 return
             avoid |= {prefill, decode}
 
     async def _may_retry(self, attempts: Attempts, worker: Worker, exchange: Exchange) -> bool:
         """Take note of a failed attempt; True, after the delay, if there may be another one."""
         worker.report_failure(exchange.failure)
-        problem = (
-            exchange.failure.message if exchange.failure else f"{worker.label} answered {exchange.status}"
-        )
+        problem = describe_fault(worker.label, exchange)
         attempts.last_problem = problem
         if exchange.failure and exchange.failure.kind is FailureKind.STALE and attempts.num_stale < MAX_STALE:
             attempts.num_stale += 1
@@ -145,27 +145,6 @@ class Generation:
         await reply.error(503, message, code="server_selection_failed")
 
 
-class HangUp:
-    """Cancels the task that made it when the client closes its connection, until `release` is called."""
-
-    def __init__(self, receive: Receive) -> None:
-        self.has_happened = False
-        self._receive = receive
-        self._owner = asyncio.current_task()
-        # Ends by itself: the server also says "disconnect" when the answer has been written.
-        self._task = asyncio.get_running_loop().create_task(self._watch())
-
-    def release(self) -> None:
-        self._owner = None
-
-    async def _watch(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        if self._owner is not None:
-            self.has_happened = True
-            self._owner.cancel()
-
-
 def _send(request: ClientRequest, prefill: Worker, decode: Worker) -> Pair:
     """Send the request to both workers, with a new room for each sequence."""
     body = request.body
@@ -185,55 +164,3 @@ def _send(request: ClientRequest, prefill: Worker, decode: Worker) -> Pair:
     prefill.send(pair.prefill)
     decode.send(pair.decode)
     return pair
-
-
-async def _deliver(pair: Pair, verdict: Verdict, role: Role, reply: Reply) -> None:
-    exchange = pair.exchange(role)
-    if verdict is Verdict.STREAM:
-        await reply.start_stream(exchange.status or 200, exchange.content_type)
-        await _relay(pair, reply)
-        return
-    body = exchange.take()
-    if verdict is Verdict.ANSWER and pair.needs_prefill_body:
-        try:
-            body = merge_prompt_logprobs(pair.prefill.take(), body)
-        except ValueError as error:
-            await reply.error(502, f"cannot join the prompt's logprobs: {error}", code="logprob_merge_failed")
-            return
-    await reply.whole(
-        exchange.status or 200, body, content_type=exchange.content_type, retry_after=exchange.retry_after
-    )
-
-
-async def _relay(pair: Pair, reply: Reply) -> None:
-    """Pass decode's event stream on until it ends or a side fails.
-
-    Prefill's failure ends it too: decode may have sent a first event before it had any KV and would wait on.
-    """
-    decode = pair.decode
-    while True:
-        await pair.wait(is_stream_due)
-        if decode.chunks or decode.is_complete:
-            is_last = decode.is_complete
-            await reply.chunk(decode.take(), is_last=is_last)
-            if is_last:
-                return
-        elif (fault := find_fault(pair)) is not None:
-            role = fault[1]
-            failure = pair.exchange(role).failure
-            message = failure.message if failure else f"{role} answered {pair.exchange(role).status}"
-            await reply.error(502, f"the stream broke off: {message}", code=f"{role}_server_error")
-            return
-
-
-async def _give_up(exchange: Exchange, role: Role, reply: Reply) -> None:
-    """Tell the client of the last failure: the worker's own words if it had any."""
-    if exchange.failure is not None:
-        await reply.error(502, exchange.failure.message, code=f"{role}_server_error")
-    else:
-        await reply.whole(
-            exchange.status or 502,
-            exchange.take(),
-            content_type=exchange.content_type,
-            retry_after=exchange.retry_after,
-        )

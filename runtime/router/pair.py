@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from enum import Enum
 
+from runtime.router.address import Role
 from runtime.router.exchange import Exchange
 from runtime.router.retry import asks_for_retry
-from runtime.router.settings import Role
 
 PREFILL_GRACE_S = 5.0
 

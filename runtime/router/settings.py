@@ -7,16 +7,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from urllib.parse import urlsplit
+
+from runtime.router.address import Role, WorkerAddress, parse_prefill, parse_worker_url
 
 MAX_PAYLOAD_BYTES = 512 * 1024 * 1024
-
-
-class Role(StrEnum):
-    """Which half of a request a worker computes."""
-
-    PREFILL = "prefill"
-    DECODE = "decode"
 
 
 class PolicyName(StrEnum):
@@ -25,23 +19,6 @@ class PolicyName(StrEnum):
     RANDOM = "random"
     ROUND_ROBIN = "round_robin"
     LEAST_IN_FLIGHT = "least_in_flight"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerAddress:
-    """Where one worker answers, and for prefill where its bootstrap server does."""
-
-    role: Role
-    url: str  # as given, without a trailing slash
-    host: str  # without the brackets of an IPv6 address
-    port: int
-    bootstrap_port: int | None = None  # None: decode falls back to its own default
-
-    @property
-    def authority(self) -> str:
-        """What goes into the Host header."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,37 +90,6 @@ def parse_settings(argv: Sequence[str] | None = None) -> RouterSettings:
         shutdown_grace_s=args.shutdown_grace_period_secs,
         max_payload_bytes=args.max_payload_size,
         log_level=args.log_level,
-    )
-
-
-def parse_prefill(values: Sequence[str]) -> WorkerAddress:
-    """Read `URL [BOOTSTRAP_PORT]`, where the port may be the word `none`."""
-    if len(values) > 2:
-        raise ValueError(
-            f"`--prefill` takes a URL and at most one bootstrap port, found {len(values)} values"
-        )
-    if len(values) == 1 or values[1].lower() == "none":
-        return parse_worker_url(values[0], Role.PREFILL)
-    if not values[1].isdecimal() or not 0 < int(values[1]) < 65536:
-        raise ValueError(
-            f"`--prefill {values[0]}`: bootstrap port must be 1 to 65535 or `none`, found `{values[1]}`"
-        )
-    return parse_worker_url(values[0], Role.PREFILL, int(values[1]))
-
-
-def parse_worker_url(url: str, role: Role, bootstrap_port: int | None = None) -> WorkerAddress:
-    """Read `http://HOST:PORT`; anything more would be dropped silently, so it is refused."""
-    parts = urlsplit(url)
-    if parts.scheme != "http" or not parts.hostname:
-        raise ValueError(f"`--{role} {url}`: wanted http://HOST:PORT")
-    if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username:
-        raise ValueError(f"`--{role} {url}`: wanted http://HOST:PORT and nothing after it")
-    try:
-        port = parts.port or 80
-    except ValueError as error:
-        raise ValueError(f"`--{role} {url}`: {error}") from error
-    return WorkerAddress(
-        role=role, url=url.rstrip("/"), host=parts.hostname, port=port, bootstrap_port=bootstrap_port
     )
 
 

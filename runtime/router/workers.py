@@ -7,10 +7,10 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Sequence
 
+from runtime.router.address import Role, WorkerAddress
 from runtime.router.exchange import Exchange, Failure, FailureKind
 from runtime.router.policies import Policy
 from runtime.router.pool import ConnectionPool
-from runtime.router.settings import Role, WorkerAddress
 from runtime.router.standing import Standing, after_refusal
 
 log = logging.getLogger(__name__)
@@ -25,9 +25,8 @@ class Worker:
         self.pool = self.fresh_pool()
         self.standing = Standing()
         self.num_in_flight = 0
-        self.num_failures: Counter[str] = (
-            Counter()
-        )  # by FailureKind, or "status" for an answer that asks for a retry
+        # By kind of failure; "status" is an answer whose status asks for a retry.
+        self.num_failures: Counter[str] = Counter()
         self.wants_poll = asyncio.Event()  # set when a request has found something wrong
         self._host_header = b"Host: " + address.authority.encode("ascii") + b"\r\n"
 
@@ -52,8 +51,8 @@ class Worker:
         if kind == FailureKind.STALE:
             self.pool.close_idle()
             return
-        if kind == FailureKind.REFUSED and self.standing.is_healthy:
-            log.warning("%s is out until it answers a health check: connection refused", self.label)
+        if failure and kind == FailureKind.REFUSED and self.standing.is_healthy:
+            log.warning("%s; it is out until it answers a health check", failure.message)
             self.standing = after_refusal(self.standing)
         if kind in (FailureKind.REFUSED, FailureKind.CLOSED):
             self.wants_poll.set()

@@ -224,6 +224,14 @@ def test_flood_of_events_is_not_read_before_it_is_taken(stage: Any, monkeypatch:
     talk_to(stage, script, talk)
 
 
+def test_long_error_is_read_whole_even_if_it_calls_itself_a_stream(stage: Any) -> None:
+    async def talk(connections: ConnectionPool, worker: Any) -> None:
+        sent = await run_exchange(connections)
+        assert (sent.status, len(sent.take())) == (500, 5_000_000)
+
+    talk_to(stage, stage.answering(500, b"x" * 5_000_000, content_type="text/event-stream"), talk)
+
+
 def test_unwanted_body_of_a_success_is_dropped_but_that_of_an_error_kept(stage: Any) -> None:
     async def talk(connections: ConnectionPool, worker: Any) -> None:
         assert (await run_exchange(connections, keeps_body=False)).take() == b""

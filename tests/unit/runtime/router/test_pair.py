@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from runtime.router.address import Role
 from runtime.router.exchange import Exchange, Failure, FailureKind
 from runtime.router.pair import Pair, Verdict, is_decided, judge
-from runtime.router.settings import Role
 
 CLOSED = Failure(kind=FailureKind.CLOSED, message="gone")
 
