@@ -144,7 +144,7 @@ def test_a_client_that_leaves_while_it_waits_frees_its_pages(http, tiny_engine):
 
 def test_health_answers_while_long_prompts_are_computed(http, tiny_engine):
     def long_prompt(index):
-        greedy(http, f"{index}" + "long " * 1500, 1)
+        greedy(http, f"{index}" + "long " * 700, 1)
 
     threads = [threading.Thread(target=long_prompt, args=(index,)) for index in range(4)]
     for thread in threads:
@@ -182,6 +182,19 @@ def test_a_taken_port_is_one_line_and_exit_1_before_anything_slow(run_engine_to_
         elapsed_s = time.monotonic() - started
     assert (ended.returncode, ended.stderr) == (1, f"error: port 127.0.0.1:{port} is taken\n")
     assert elapsed_s < 3.0, "torch must not be imported for this"
+
+
+def test_a_taken_bootstrap_port_is_one_line_and_exit_1(run_engine_to_end, tiny_llama):
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        taken = str(stranger.getsockname()[1])
+        model = ("--model-path", str(tiny_llama), "--port", "0")
+        ended = run_engine_to_end(
+            *model, "--disaggregation-mode", "prefill", "--disaggregation-bootstrap-port", taken
+        )
+    assert ended.returncode == 1
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert taken in line
 
 
 def test_a_host_that_is_not_here_is_one_line_and_exit_1(run_engine_to_end, tiny_llama):

@@ -75,7 +75,15 @@ class RequestBoundary:
         except ClientGoneError:
             log.debug("%s: the client went away", request_id)
         except RequestError as error:
-            log.debug("%s: %d %s", request_id, error.status, error.message)
+            # A failed generation is the operator's concern; a poll that is told to wait is nobody's.
+            is_failure = error.status >= 500 and scope["method"] == "POST"
+            log.log(
+                logging.WARNING if is_failure else logging.DEBUG,
+                "%s: %d %s",
+                request_id,
+                error.status,
+                error.message,
+            )
             await progress.fail(error)
         except HTTPException as error:  # the router's own: no such route, wrong method
             message = f"{scope['method']} {scope['path']}: {error.detail.lower()}"
