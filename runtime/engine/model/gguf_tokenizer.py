@@ -40,13 +40,18 @@ def read_gguf_tokenizer(file: GGUFFile) -> tuple[Tokenizer, dict[str, str]]:
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=split == "llama-bpe"))
     if split == "qwen2":
         tokenizer.normalizer = normalizers.NFC()
-    tokenizer.pre_tokenizer = _SPLITS[split]()
+    tokenizer.pre_tokenizer = make_pre_tokenizer(split)
     tokenizer.decoder = decoders.ByteLevel()
     _add_special_tokens(tokenizer, tokens, metadata.get("tokenizer.ggml.token_type", []))
     special_tokens = _special_tokens(metadata, tokens)
     if metadata.get("tokenizer.ggml.add_bos_token", split == "llama-bpe") and "bos_token" in special_tokens:
         tokenizer.post_processor = _begin_with(special_tokens["bos_token"], vocab)
     return tokenizer, special_tokens
+
+
+def make_pre_tokenizer(split: str) -> pre_tokenizers.PreTokenizer:
+    """Make the splitter that `tokenizer.ggml.pre` names."""
+    return _SPLITS[split]()
 
 
 def _byte_level() -> pre_tokenizers.PreTokenizer:
@@ -66,7 +71,7 @@ def _by_pattern(pattern: str) -> Callable[[], pre_tokenizers.PreTokenizer]:
     )
 
 
-_SPLITS: dict[str, Callable[[], Any]] = {
+_SPLITS: dict[str, Callable[[], pre_tokenizers.PreTokenizer]] = {
     "default": _byte_level,
     "gpt-2": _byte_level,
     "smollm": _digits_apart,

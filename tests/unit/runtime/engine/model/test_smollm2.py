@@ -1,0 +1,121 @@
+"""The embedded default model with its real weights, against transformers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+
+from runtime.engine.compute import Chunk
+from runtime.engine.model.checkpoint import open_checkpoint
+from runtime.engine.model.config import ModelConfig
+from runtime.engine.model.weights import ModelWeights, load_weights
+from runtime.engine.tokenizer import load_tokenizer
+from runtime.models import ModelUnavailable, resolve
+
+pytestmark = pytest.mark.slow
+
+MODEL = "builtin:smollm2-135m-instruct"
+QUESTIONS = ["What is the capital of France?", "Write one sentence about the sea.", "2 + 2 ="]
+
+
+@pytest.fixture(scope="module")
+def path() -> Path:
+    try:
+        return resolve(MODEL)
+    except ModelUnavailable as error:
+        pytest.skip(f"{error}")
+
+
+@pytest.fixture(scope="module")
+def oracle(path) -> transformers.PreTrainedModel:
+    checkpoint = open_checkpoint(str(path))
+    weights = load_weights(
+        checkpoint.config, checkpoint.source, dtype=torch.float32, device=torch.device("cpu")
+    )
+    return _as_transformers(checkpoint.config, weights)
+
+
+def _as_transformers(config: ModelConfig, weights: ModelWeights) -> transformers.PreTrainedModel:
+    model = transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(
+            vocab_size=config.vocab_size,
+            hidden_size=config.hidden_size,
+            intermediate_size=config.intermediate_size,
+            num_hidden_layers=config.num_layers,
+            num_attention_heads=config.num_heads,
+            num_key_value_heads=config.num_kv_heads,
+            max_position_embeddings=config.max_position,
+            rms_norm_eps=config.rms_norm_eps,
+            rope_theta=config.rope_theta,
+            tie_word_embeddings=True,
+        )
+    )
+    assert model.config.rope_parameters["rope_theta"] == config.rope_theta
+    query_size, kv_size = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+    state = {"model.embed_tokens.weight": weights.embedding, "lm_head.weight": weights.embedding}
+    state["model.norm.weight"] = weights.final_norm
+    for index, layer in enumerate(weights.layers):
+        prefix = f"model.layers.{index}"
+        parts = zip("qkv", layer.qkv.weight.split([query_size, kv_size, kv_size]), strict=True)
+        state |= {f"{prefix}.self_attn.{part}_proj.weight": rows for part, rows in parts}
+        gate, up = layer.gate_up.weight.chunk(2)
+        state |= {f"{prefix}.mlp.gate_proj.weight": gate, f"{prefix}.mlp.up_proj.weight": up}
+        state[f"{prefix}.self_attn.o_proj.weight"] = layer.o.weight
+        state[f"{prefix}.mlp.down_proj.weight"] = layer.down.weight
+        state[f"{prefix}.input_layernorm.weight"] = layer.attention_norm
+        state[f"{prefix}.post_attention_layernorm.weight"] = layer.mlp_norm
+    model.load_state_dict(state)
+    assert model.generation_config is not None
+    model.generation_config.eos_token_id = None  # both go on after the end: more tokens to compare
+    return model.eval()
+
+
+def test_greedy_answers_equal_those_of_transformers(path, oracle, make_runner, new_sequence, greedy):
+    tokenizer, runner = load_tokenizer(str(path)), make_runner(path)
+    assert tokenizer is not None
+    for question in QUESTIONS:
+        prompt = tokenizer.encode_chat([{"role": "user", "content": question}])
+        wanted = oracle.generate(torch.tensor([prompt]), max_new_tokens=24, do_sample=False)
+        assert greedy(runner, new_sequence(prompt, range(7, 30)), 24) == wanted[0, len(prompt) :].tolist()
+
+
+def test_a_long_prompt_in_chunks_gives_the_logits_of_transformers(path, oracle, make_runner):
+    prompt = torch.randint(20, 49_000, (700,), generator=torch.Generator().manual_seed(1)).tolist()
+    runner = make_runner(path, "--page-size", "64")
+    pages = tuple(range(3, 15))
+    for start in range(0, 700, 300):
+        chunk = Chunk(token_ids=tuple(prompt[start : start + 300]), start_pos=start, pages=pages)
+        logits = runner.forward([chunk])
+    with torch.inference_mode():
+        wanted = oracle(torch.tensor([prompt]), logits_to_keep=1).logits[0]
+    assert (logits - wanted).norm() / wanted.norm() < 1e-4
+
+
+def test_the_answer_is_real_english(path, make_runner, new_sequence, greedy):
+    """Loading wrong (query rows out of order, another theta) shows in the words, whoever is the judge."""
+    tokenizer = load_tokenizer(str(path))
+    assert tokenizer is not None
+    prompt = tokenizer.encode("The capital of France is")
+    assert prompt == [504, 3575, 282, 4649, 314]
+    assert tokenizer.decode(greedy(make_runner(path), new_sequence(prompt, range(9)), 6)).startswith(
+        " Paris."
+    )
+
+
+def test_the_tokenizer_equals_the_one_that_transformers_builds(path):
+    ours = load_tokenizer(str(path))
+    assert ours is not None
+    theirs = transformers.AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    for text in [
+        "The 2024 edition, isn't it?",
+        "  naïve  café\n\n你好 👋🏽",
+        "<|im_start|>user\nx<|im_end|>",
+    ]:
+        assert ours.encode(text) == theirs.encode(text)
+    chat = [{"role": "user", "content": "Hi"}]
+    assert ours.encode_chat(chat) == theirs.apply_chat_template(
+        chat, add_generation_prompt=True, return_dict=False
+    )
