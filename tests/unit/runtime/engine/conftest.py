@@ -268,7 +268,7 @@ StartToy = Callable[..., Toy]
 
 @pytest.fixture
 def start_toy() -> Iterator[StartToy]:
-    """Start engines; all are closed after the test. Keyword arguments are those of the settings and the layout."""
+    """Start engines; all are closed after the test. Keyword arguments are fields of the settings."""
     toys: list[Toy] = []
 
     def start(
