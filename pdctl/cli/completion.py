@@ -14,16 +14,18 @@ def complete_deployments(incomplete: str) -> list[str]:
 
 
 def complete_topologies(incomplete: str) -> list[str]:
-    """YAML files and folders at the place that is being typed."""
+    """YAML files and folders at the place that is being typed, spelled on as it was begun."""
     from pathlib import Path
 
-    typed = Path(incomplete)
-    folder, start = (typed, "") if incomplete.endswith("/") else (typed.parent, typed.name)
+    before, slash, start = incomplete.rpartition("/")
+    folder = Path(f"{before}{slash}" or ".").expanduser()
     if not folder.is_dir():
         return []
     found = (each for each in folder.iterdir() if each.name.startswith(start))
     return sorted(
-        f"{each}/" if each.is_dir() else str(each) for each in found if _may_lead_to_yaml(each.name)
+        f"{before}{slash}{each.name}{'/' if each.is_dir() else ''}"
+        for each in found
+        if _may_lead_to_yaml(each.name, is_folder=each.is_dir())
     )
 
 
@@ -34,11 +36,10 @@ def complete_kinds(incomplete: str) -> list[str]:
 
 
 def complete_codes(incomplete: str) -> list[str]:
-    from pdctl.resources import resource_path
+    from pdctl.explain import codes
 
-    pages = resource_path("explanations").glob("*.md")
-    return sorted(page.stem for page in pages if page.stem.startswith(incomplete.upper()))
+    return [code for code in codes() if code.startswith(incomplete.upper())]
 
 
-def _may_lead_to_yaml(name: str) -> bool:
-    return not name.startswith(".") and ("." not in name or name.endswith((".yaml", ".yml")))
+def _may_lead_to_yaml(name: str, *, is_folder: bool) -> bool:
+    return not name.startswith(".") and (is_folder or name.endswith((".yaml", ".yml")))

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from typing import cast
 
 from pdctl.diagnostics import DiagnosticError, Excerpt
@@ -16,24 +17,24 @@ from pdctl.views.models import KnownModel
 MAX_LINE_BYTES = 1 << 20
 EXCERPT_LINES = 10
 LOCAL_NODE = "localhost"  # fetches happen on this machine
-_PROGRAM = (sys.executable, "-m", "runtime.models")
+RUNTIME = (sys.executable, "-m", "runtime.models")
 
 
-def known_models() -> tuple[KnownModel, ...]:
+def known_models(program: Sequence[str] = RUNTIME) -> tuple[KnownModel, ...]:
     """Every built-in model, and whether it's in the cache here."""
-    done = subprocess.run([*_PROGRAM, "list", "--json"], capture_output=True, check=False)
+    done = subprocess.run([*program, "list", "--json"], capture_output=True, check=False)
     try:
         rows: object = json.loads(done.stdout) if done.returncode == 0 else None
         if isinstance(rows, list):
-            return tuple(_known_model(row) for row in cast("list[dict[str, object]]", rows))
+            return tuple(_known_model(row) for row in cast("list[object]", rows))
     except (ValueError, FieldError):
         pass  # told below like any other failure, with what the runtime said
     raise _failure("models could not be listed", done.returncode, done.stderr)
 
 
-def pull_model(name: str, sink: EventSink) -> str:
+def pull_model(name: str, sink: EventSink, program: Sequence[str] = RUNTIME) -> str:
     """Fetch one model; the path of its file. Raises `DiagnosticError` with the runtime's own words."""
-    command = [*_PROGRAM, "pull", name, "--progress", "json"]
+    command = [*program, "pull", name, "--progress", "json"]
     path: str | None = None
     with (
         tempfile.TemporaryFile() as errors,  # a pipe that nobody empties meanwhile could block the fetch
@@ -54,7 +55,14 @@ def pull_model(name: str, sink: EventSink) -> str:
 
 
 def _follow(said: Fields, name: str, sink: EventSink) -> str | None:
-    """Pass one line on; the path, once it's told."""
+    """Pass one line on; the path, once it's told. A line that can't be read is no reason to stop a fetch."""
+    try:
+        return _told(said, name, sink)
+    except FieldError:
+        return None
+
+
+def _told(said: Fields, name: str, sink: EventSink) -> str | None:
     match said.optional_text("event"):
         case "progress":
             received, total = said.integer("received_bytes"), said.integer("total_bytes")
@@ -79,8 +87,8 @@ def _fields(line: bytes) -> Fields:
     return Fields("the line", cast("dict[str, object]", found) if isinstance(found, dict) else {})
 
 
-def _known_model(row: dict[str, object]) -> KnownModel:
-    fields = Fields("the model", row)
+def _known_model(row: object) -> KnownModel:
+    fields = Fields("the model", cast("dict[str, object]", row) if isinstance(row, dict) else {})
     return KnownModel(
         name=fields.text("name"),
         size_bytes=fields.integer("size_bytes"),
@@ -95,6 +103,6 @@ def _failure(message: str, code: int, errors: bytes) -> DiagnosticError:
     return DiagnosticError.one(
         "PD604",
         message,
-        notes=(f"`{' '.join(_PROGRAM)}` ended with {code}",),
+        notes=(f"the runtime ended with {code}",),
         excerpts=(Excerpt(title="its last lines", lines=lines),) if lines else (),
     )
