@@ -1,4 +1,4 @@
-"""The direction of imports, and the walls around libraries: docs/architecture.md draws what this test holds."""
+"""The direction of imports, and the walls around libraries, as docs/architecture.md draws them."""
 
 from __future__ import annotations
 

@@ -33,7 +33,8 @@ def test_argv_of_every_process_of_a_small_deployment(make_topology, make_invento
         *("--prefill", "http://10.0.0.1:30000", "8998", "--decode", "http://10.0.0.1:30100"),
     )
     assert router.after == ("prefill-0.0", "decode-0.0")
-    assert prefill.prepare == ("python3", "-m", "runtime.models", "pull", "builtin:tiny", "--progress", "json")
+    pull = ("python3", "-m", "runtime.models", "pull", "builtin:tiny", "--progress", "json")
+    assert prefill.prepare == pull
 
 
 def test_equal_input_gives_equal_digests(make_topology, make_inventory, reference_programs):

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pdctl.cli import crash, exits
+from pdctl.cli.app import tell_failure
 from pdctl.cli.streams import Forgiving
 
 Pdctl = Callable[..., Any]
@@ -77,12 +78,18 @@ def test_stderr_that_goes_away_stops_nothing() -> None:
 
 def test_a_bug_is_one_line_and_a_file(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     environ = {"PDCTL_STATE_DIR": str(state)}
-    assert crash.report(ValueError("no such luck\nsecond line"), environ) == 1
+    crash.report(ValueError("no such luck\nsecond line"), environ)
     first, second = capsys.readouterr().err.splitlines()
     assert first == "internal error: ValueError: no such luck"
     (saved,) = (state / "crashes").iterdir()
     assert str(saved) in second
     assert "ValueError: no such luck" in saved.read_text()
+
+
+def test_a_bug_in_a_verb_ends_with_exit_code_1(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert tell_failure(ZeroDivisionError("division by zero"), ["plan", "x.yaml"]) == 1
+    assert capsys.readouterr().err.startswith("internal error: ZeroDivisionError: division by zero\n")
+    assert len(list((state / "crashes").iterdir())) == 1
 
 
 def test_a_bug_shows_its_traceback_when_asked(state: Path, capsys: pytest.CaptureFixture[str]) -> None:

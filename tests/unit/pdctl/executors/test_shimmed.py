@@ -105,6 +105,16 @@ def test_the_lock_lies_on_the_first_node_that_answers(make_executor, lost):
     assert shells[2].calls == []
 
 
+def test_the_lock_is_given_back_where_it_was_taken(make_executor, lost):
+    """The first node was unreachable for a moment only."""
+    executor, shells = make_executor([lost], [{"acquired": True, "replaced": None}, {"released": True}])
+    owner = this_owner("up")
+    executor.lock("demo", owner)
+    executor.unlock("demo", owner)
+    assert shells[1].calls[1][1] == {"token": owner.token}
+    assert len(shells[0].calls) == 1
+
+
 def test_no_lock_where_no_node_answers(make_executor, lost):
     executor, _ = make_executor([lost], [lost])
     with pytest.raises(DiagnosticError, match="PD503: the cluster can't be reached"):

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from pdctl.diagnostics import DiagnosticError
 from pdctl.executors.shell import UnreachableError
 from pdctl.executors.streams import MergedStream, ValueStream
-from pdctl.fields import FieldError
 
 
 class Tap:
@@ -29,7 +29,7 @@ class Tap:
 
 
 def _merged(*taps) -> MergedStream[int]:
-    return MergedStream([ValueStream(tap, lambda fields: fields.integer("n")) for tap in taps])
+    return MergedStream([ValueStream(tap, lambda fields: fields.integer("n"), label="n1") for tap in taps])
 
 
 def test_values_of_several_sources_come_as_they_are_written():
@@ -78,10 +78,15 @@ def test_closing_ends_sources_whose_reader_has_left_with_a_full_buffer(make_line
 
 
 @pytest.mark.parametrize(
-    ("item", "error"), [(UnreachableError("cut"), UnreachableError), (b"no json", FieldError)]
+    ("item", "message"),
+    [
+        (UnreachableError("cut"), "PD503: n1 can't be reached: cut"),
+        (b"no json", "PD502: the shim on n1 gave a line that is not its own: a line of the shim is not JSON"),
+        (b'{"error": "boom"}', "PD502: .* has no `n`"),
+    ],
 )
-def test_a_fault_of_a_source_reaches_the_reader(item, error):
+def test_a_fault_of_a_source_reaches_the_reader(item, message):
     tap = Tap()
     tap.put(item)
-    with pytest.raises(error):
+    with pytest.raises(DiagnosticError, match=message):
         list(_merged(tap))

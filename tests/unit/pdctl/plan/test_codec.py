@@ -8,9 +8,9 @@ import jsonschema
 import pytest
 
 from pdctl.compiler import compile_plan
+from pdctl.fields import FieldError
 from pdctl.plan.codec import plan_from_json, plan_to_json
 from pdctl.resources import resource_path
-from pdctl.fields import FieldError
 
 
 @pytest.fixture

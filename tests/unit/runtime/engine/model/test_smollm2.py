@@ -10,8 +10,6 @@ import transformers
 
 from runtime.engine.compute import Chunk
 from runtime.engine.model.checkpoint import open_checkpoint
-from runtime.engine.model.config import ModelConfig
-from runtime.engine.model.weights import ModelWeights, load_weights
 from runtime.engine.tokenizer import load_tokenizer
 from runtime.models import ModelUnavailable, resolve
 
@@ -32,13 +30,7 @@ def path() -> Path:
 @pytest.fixture(scope="module")
 def oracle(path) -> transformers.PreTrainedModel:
     checkpoint = open_checkpoint(str(path))
-    weights = load_weights(
-        checkpoint.config, checkpoint.source, dtype=torch.float32, device=torch.device("cpu")
-    )
-    return _as_transformers(checkpoint.config, weights)
-
-
-def _as_transformers(config: ModelConfig, weights: ModelWeights) -> transformers.PreTrainedModel:
+    config = checkpoint.config
     model = transformers.LlamaForCausalLM(
         transformers.LlamaConfig(
             vocab_size=config.vocab_size,
@@ -49,25 +41,13 @@ def _as_transformers(config: ModelConfig, weights: ModelWeights) -> transformers
             num_key_value_heads=config.num_kv_heads,
             max_position_embeddings=config.max_position,
             rms_norm_eps=config.rms_norm_eps,
-            rope_theta=config.rope_theta,
+            rope_parameters={"rope_type": "default", "rope_theta": config.rope_theta},
             tie_word_embeddings=True,
         )
     )
-    assert model.config.rope_parameters["rope_theta"] == config.rope_theta
-    query_size, kv_size = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-    state = {"model.embed_tokens.weight": weights.embedding, "lm_head.weight": weights.embedding}
-    state["model.norm.weight"] = weights.final_norm
-    for index, layer in enumerate(weights.layers):
-        prefix = f"model.layers.{index}"
-        parts = zip("qkv", layer.qkv.weight.split([query_size, kv_size, kv_size]), strict=True)
-        state |= {f"{prefix}.self_attn.{part}_proj.weight": rows for part, rows in parts}
-        gate, up = layer.gate_up.weight.chunk(2)
-        state |= {f"{prefix}.mlp.gate_proj.weight": gate, f"{prefix}.mlp.up_proj.weight": up}
-        state[f"{prefix}.self_attn.o_proj.weight"] = layer.o.weight
-        state[f"{prefix}.mlp.down_proj.weight"] = layer.down.weight
-        state[f"{prefix}.input_layernorm.weight"] = layer.attention_norm
-        state[f"{prefix}.post_attention_layernorm.weight"] = layer.mlp_norm
-    model.load_state_dict(state)
+    names = [name for name in model.state_dict() if name != "lm_head.weight"]
+    model.load_state_dict({name: checkpoint.source.read(name) for name in names}, strict=False)
+    model.tie_weights()
     assert model.generation_config is not None
     model.generation_config.eos_token_id = None  # both go on after the end: more tokens to compare
     return model.eval()

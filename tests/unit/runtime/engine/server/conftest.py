@@ -186,40 +186,9 @@ class RunningServer:
 def _serving(settings: EngineSettings, *, codec: ByteCodec | None, is_ready: bool) -> Iterator[RunningServer]:
     engine = EchoEngine()
     engine.start()
+    model = _served_model(engine, codec) if is_ready else None
     box: queue.SimpleQueue[tuple[uvicorn.Server, int]] = queue.SimpleQueue()
-
-    async def serve() -> None:
-        state = ServerState(settings)
-        if is_ready:
-            state.become_ready(
-                ServedModel(
-                    engine=engine,
-                    codec=codec,
-                    vocab_size=VOCAB_SIZE,
-                    context_len=100,
-                    num_pool_tokens=640,
-                    model_type="echo",
-                    architecture="EchoForCausalLM",
-                    tokenizer_path=None,
-                )
-            )
-        config = uvicorn.Config(
-            build_app(state),
-            host="127.0.0.1",
-            port=0,
-            lifespan="off",
-            log_config=None,
-            loop="none",
-            ws="none",
-        )
-        server = uvicorn.Server(config)
-        serving = asyncio.ensure_future(server.serve())
-        while not server.started:
-            await asyncio.sleep(0.005)
-        box.put((server, server.servers[0].sockets[0].getsockname()[1]))
-        await serving
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+    thread = threading.Thread(target=lambda: asyncio.run(_serve(settings, model, box)), daemon=True)
     thread.start()
     server, port = box.get(timeout=10)
     url = f"http://127.0.0.1:{port}"
@@ -228,6 +197,39 @@ def _serving(settings: EngineSettings, *, codec: ByteCodec | None, is_ready: boo
     server.should_exit = True
     thread.join(timeout=10)
     engine.close()
+
+
+async def _serve(
+    settings: EngineSettings,
+    model: ServedModel | None,
+    box: queue.SimpleQueue[tuple[uvicorn.Server, int]],
+) -> None:
+    """Serve until told to stop; put the server and its port into `box` when it accepts connections."""
+    state = ServerState(settings)
+    if model is not None:
+        state.become_ready(model)
+    config = uvicorn.Config(
+        build_app(state), host="127.0.0.1", port=0, lifespan="off", log_config=None, loop="none", ws="none"
+    )
+    server = uvicorn.Server(config)
+    serving = asyncio.ensure_future(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.005)
+    box.put((server, server.servers[0].sockets[0].getsockname()[1]))
+    await serving
+
+
+def _served_model(engine: EchoEngine, codec: ByteCodec | None) -> ServedModel:
+    return ServedModel(
+        engine=engine,
+        codec=codec,
+        vocab_size=VOCAB_SIZE,
+        context_len=100,
+        num_pool_tokens=640,
+        model_type="echo",
+        architecture="EchoForCausalLM",
+        tokenizer_path=None,
+    )
 
 
 @pytest.fixture(scope="session")

@@ -8,15 +8,17 @@ from runtime.engine.request import Rendezvous
 from runtime.engine.server.errors import RequestError
 from runtime.engine.server.fields import Fields
 from runtime.engine.server.rendezvous import read_rendezvous
-from runtime.engine.settings import Mode
+from runtime.engine.settings import Mode, parse_settings
 
 LAST_ROOM = 2**63 - 1
 
 
+def settings_of(mode):
+    return parse_settings(["--model-path", "m", "--disaggregation-mode", mode.value])
+
+
 def read(body, *, mode=Mode.DECODE, num_prompts=1, num_choices=1):
-    found = read_rendezvous(
-        Fields(body), mode=mode, num_prompts=num_prompts, num_choices=num_choices, default_port=8998
-    )
+    found = read_rendezvous(Fields(body), settings_of(mode), num_prompts=num_prompts, num_choices=num_choices)
     return [(r.bootstrap_host, r.bootstrap_port, r.room) if r else None for r in found]
 
 
@@ -25,7 +27,7 @@ def test_scalars_of_one_sequence():
     assert read(body) == [("10.0.0.1", 9000, LAST_ROOM)]
 
 
-def test_null_port_is_the_default_one():
+def test_null_port_is_our_own():
     assert read({"bootstrap_host": "h", "bootstrap_port": None, "bootstrap_room": 0}) == [("h", 8998, 0)]
 
 
@@ -57,10 +59,8 @@ def test_unified_mode_ignores_the_fields():
 def test_the_values_are_the_engines_own_type():
     found = read_rendezvous(
         Fields({"bootstrap_host": "h", "bootstrap_port": 1, "bootstrap_room": 2}),
-        mode=Mode.PREFILL,
+        settings_of(Mode.PREFILL),
         num_prompts=1,
-        num_choices=1,
-        default_port=8998,
     )
     assert found == (Rendezvous(bootstrap_host="h", bootstrap_port=1, room=2),)
 
