@@ -43,13 +43,7 @@ async def plan_generate(state: ServerState, body: Fields, request_id: str) -> Pl
     num_prompts = len(prompts)
     check_num_sequences(num_prompts)
     rids = _read_rids(body, request_id, num_prompts)
-    rendezvous = read_rendezvous(
-        body,
-        mode=state.settings.mode,
-        num_prompts=num_prompts,
-        num_choices=1,
-        default_port=state.settings.bootstrap_port,
-    )
+    rendezvous = read_rendezvous(body, state.settings, num_prompts=num_prompts)
     samplings = _read_samplings(body, num_prompts)
     num_top_logprobs = _read_logprobs(body, num_prompts)
     token_lists = await tokenise(name, prompts, model)

@@ -37,13 +37,7 @@ async def plan_chat(state: ServerState, body: Fields, request_id: str) -> Planne
     model = state.model
     codec = require_codec(model)
     num_choices = read_num_choices(body)
-    rendezvous = read_rendezvous(
-        body,
-        mode=state.settings.mode,
-        num_prompts=1,
-        num_choices=num_choices,
-        default_port=state.settings.bootstrap_port,
-    )
+    rendezvous = read_rendezvous(body, state.settings, num_prompts=1, num_choices=num_choices)
     num_top_logprobs = _read_logprobs(body)
     messages = read_messages(body)
     token_ids = await _encode(codec, messages)

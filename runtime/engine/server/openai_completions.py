@@ -38,13 +38,7 @@ async def plan_completion(state: ServerState, body: Fields, request_id: str) -> 
     prompts, _ = read_prompts("prompt", body.raw("prompt"))
     num_choices = read_num_choices(body)
     check_num_sequences(len(prompts) * num_choices)
-    rendezvous = read_rendezvous(
-        body,
-        mode=state.settings.mode,
-        num_prompts=len(prompts),
-        num_choices=num_choices,
-        default_port=state.settings.bootstrap_port,
-    )
+    rendezvous = read_rendezvous(body, state.settings, num_prompts=len(prompts), num_choices=num_choices)
     max_tokens = body.integer("max_tokens", minimum=1, maximum=MAX_NEW_TOKENS)
     sampling = read_openai_sampling(body, max_new_tokens=max_tokens or _DEFAULT_MAX_TOKENS)
     num_top_logprobs = body.integer("logprobs", minimum=0, maximum=_MAX_LOGPROBS)

@@ -7,27 +7,27 @@ from typing import Any
 from runtime.engine.request import Rendezvous
 from runtime.engine.server.errors import RequestError
 from runtime.engine.server.fields import Fields, is_integer
-from runtime.engine.settings import Mode
+from runtime.engine.settings import EngineSettings, Mode
 
 _MAX_ROOM = 2**63 - 1
 _MAX_HOST_LEN = 255
 
 
 def read_rendezvous(
-    body: Fields, *, mode: Mode, num_prompts: int, num_choices: int, default_port: int
+    body: Fields, settings: EngineSettings, *, num_prompts: int, num_choices: int = 1
 ) -> tuple[Rendezvous | None, ...]:
     """One rendezvous per sequence, prompt by prompt; all None in unified mode, where the fields are ignored.
 
     Each field is one value for all, or a list with one value per sequence or per prompt. One room for several
     sequences means consecutive rooms: both halves count alike, so they still meet. A null port means
-    `default_port`.
+    our own, as in SGLang: with one prefill instance per host the two agree.
     """
-    if mode is Mode.UNIFIED:
+    if settings.mode is Mode.UNIFIED:
         return (None,) * (num_prompts * num_choices)
     rooms = _spread(body, "bootstrap_room", num_prompts, num_choices)
     if any(room is None for room, _ in rooms):
         raise RequestError(
-            f"`bootstrap_room` is missing: this is a {mode.value} instance, "
+            f"`bootstrap_room` is missing: this is a {settings.mode.value} instance, "
             "send the request through the router",
             param="bootstrap_room",
         )
@@ -35,7 +35,9 @@ def read_rendezvous(
     ports = _spread(body, "bootstrap_port", num_prompts, num_choices)
     return tuple(
         Rendezvous(
-            bootstrap_host=_host(host), bootstrap_port=_port(port, default_port), room=_room(room, offset)
+            bootstrap_host=_host(host),
+            bootstrap_port=_port(port, settings.bootstrap_port),
+            room=_room(room, offset),
         )
         for (host, _), (port, _), (room, offset) in zip(hosts, ports, rooms, strict=True)
     )
