@@ -91,27 +91,31 @@ def run(args: Sequence[str]) -> int:
     try:
         code = get_command(app).main(list(args), prog_name="pdctl", standalone_mode=False)
         sys.stdout.flush()
-    except typer.TyperException as error:
-        print(*usage_lines(error, args), sep="\n", file=sys.stderr)
-        return exits.ERROR
-    except (ReaderGoneError, BrokenPipeError):
-        _discard_stdout()
-        return exits.READER_GONE
-    except WriteError as error:
-        print(f"error: {error}", file=sys.stderr)
-        _discard_stdout()
-        return exits.ERROR
-    except (
-        SystemExit
-    ) as end:  # typer's own: completion scripts, and a reader that leaves while help is printed
-        return end.code if isinstance(end.code, int) else exits.ERROR
     except KeyboardInterrupt:
         return exits.INTERRUPTED
-    except Exception as error:  # the boundary of the program: a bug becomes one line and a file
-        from pdctl.cli.crash import report
-
-        return report(error, os.environ)
+    except SystemExit as end:  # typer's own: completion scripts, a reader that leaves while help is printed
+        return end.code if isinstance(end.code, int) else exits.ERROR
+    except Exception as error:  # the boundary of the program
+        return tell_failure(error, args)
     return code if isinstance(code, int) else 0
+
+
+def tell_failure(error: Exception, args: Sequence[str]) -> int:
+    """What went wrong, in the words that fit; a bug becomes one line and a file."""
+    match error:
+        case typer.TyperException():
+            print(*usage_lines(error, args), sep="\n", file=sys.stderr)
+        case ReaderGoneError() | BrokenPipeError():
+            _discard_stdout()
+            return exits.READER_GONE
+        case WriteError():
+            print(f"error: {error}", file=sys.stderr)
+            _discard_stdout()
+        case _:
+            from pdctl.cli.crash import report
+
+            report(error, os.environ)
+    return exits.ERROR
 
 
 def _soften(stream: object) -> None:

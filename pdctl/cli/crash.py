@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import pdctl
-from pdctl.cli import exits
 from pdctl.state.paths import state_dir
 
 
-def report(error: Exception, environ: Mapping[str, str]) -> int:
+def report(error: Exception, environ: Mapping[str, str]) -> None:
     """Save and tell; PDCTL_DEBUG shows the traceback instead."""
     trace = "".join(traceback.format_exception(error))
     said = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -20,7 +19,6 @@ def report(error: Exception, environ: Mapping[str, str]) -> int:
         print(trace, file=sys.stderr)
     print(f"internal error: {said}", file=sys.stderr)
     print(_saved(trace, environ), file=sys.stderr)
-    return exits.ERROR
 
 
 def _saved(trace: str, environ: Mapping[str, str]) -> str:
