@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from pdctl.diagnostics import DiagnosticError, Excerpt
 from pdctl.executors.archive import shim_archive
-from pdctl.executors.shell import Completed, LineStream, Shell
+from pdctl.executors.shell import Completed, LineStream, Shell, UnreachableError
 from pdctl.fields import FieldError, Fields, parse_fields
 
 CALL_TIMEOUT_S = 30.0
@@ -110,6 +110,15 @@ class NodeLink:
             f"the shim on {self.label} failed at `{verb}` with code {done.code}",
             excerpts=(Excerpt(title="what it said", lines=lines),) if lines else (),
         )
+
+
+def unreachable_node(node: str, error: UnreachableError) -> DiagnosticError:
+    return DiagnosticError.one(
+        "PD503",
+        f"{node} can't be reached: {error}",
+        notes=("what runs there is unknown; unreachable is not stopped",),
+        help="make the node reachable and repeat the command",
+    )
 
 
 def _lacks_shim(done: Completed) -> bool:

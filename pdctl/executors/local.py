@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pdctl.executors.base import Executor
 from pdctl.executors.link import NodeLink
 from pdctl.executors.shell import Completed, UnreachableError
 from pdctl.executors.shimmed import ShimmedExecutor
@@ -19,7 +20,7 @@ from pdctl.state.paths import run_root, state_dir
 from pdctl.topology.model import Cluster
 
 
-def create(cluster: Cluster, environ: Mapping[str, str]) -> ShimmedExecutor:
+def create(cluster: Cluster, environ: Mapping[str, str]) -> Executor:
     """Run directories lie in the operator's own state directory."""
     root = str(run_root(state_dir(environ)))
     link = NodeLink(name=None, shell=LocalShell(), python=sys.executable, root=root)

@@ -20,10 +20,11 @@ from pdctl.executors.calls import (
     StartOutcome,
     StopOutcome,
 )
-from pdctl.executors.link import NodeLink
+from pdctl.executors.link import NodeLink, unreachable_node
 from pdctl.executors.lock_call import ask_holder, give_back_lock, take_lock
 from pdctl.executors.shell import UnreachableError
 from pdctl.executors.streams import MergedStream, ValueStream
+from pdctl.fields import Fields
 from pdctl.inventory import Inventory
 from pdctl.plan.model import LaunchPlan, ProcessSpec
 from pdctl.state.lock import LockOutcome, Owner
@@ -51,6 +52,7 @@ class ShimmedExecutor:
         self._links = tuple(links)
         self._link_of = link_of
         self._find_nodes = find_nodes
+        self._locked_on: dict[str, NodeLink] = {}  # by the owner's token
 
     def acquire(self, cluster: Cluster) -> Inventory:
         return self._find_nodes(cluster)
@@ -152,27 +154,36 @@ class ShimmedExecutor:
         for process_id, node in query.node_of.items():
             groups.setdefault(self._link(node), []).append(process_id)
         request = {"tail": query.tail, "follow": query.follow}
-        streams = [
-            ValueStream(
-                link.follow("logs", [link.root(), query.deployment, *ids], request), answers.read_log_line
-            )
-            for link, ids in groups.items()
-        ]
-        return MergedStream(streams)
+        return MergedStream(
+            [
+                self._stream(link, "logs", [query.deployment, *ids], request, answers.read_log_line)
+                for link, ids in groups.items()
+            ]
+        )
 
     def run(self, command: NodeCommand) -> ValueStream[CommandOutput]:
         link = self._link(command.node)
         request = {"argv": list(command.argv), "env": dict(command.env)}
-        try:
-            return ValueStream(link.follow("run", [], request), answers.read_command_output)
-        except UnreachableError as error:
-            raise unreachable_node(command.node, error) from error
+        return self._stream(link, "run", [], request, answers.read_command_output)
 
     def lock(self, deployment: str, owner: Owner) -> LockOutcome:
-        return self._on_first_reachable(lambda link: take_lock(link, deployment, owner))
+        def take(link: NodeLink) -> LockOutcome:
+            outcome = take_lock(link, deployment, owner)
+            self._locked_on[owner.token] = link
+            return outcome
+
+        return self._on_first_reachable(take)
 
     def unlock(self, deployment: str, owner: Owner) -> None:
-        self._on_first_reachable(lambda link: give_back_lock(link, deployment, owner))
+        link = self._locked_on.pop(owner.token, None)
+        if link is None:
+            self._on_first_reachable(lambda link: give_back_lock(link, deployment, owner))
+            return
+        # Where it was taken: a node before that one may answer again by now.
+        try:
+            give_back_lock(link, deployment, owner)
+        except UnreachableError as error:
+            raise unreachable_node(link.label, error) from error
 
     def holder(self, deployment: str) -> Owner | None:
         return self._on_first_reachable(lambda link: ask_holder(link, deployment))
@@ -186,6 +197,20 @@ class ShimmedExecutor:
                 help="name it under `cluster.nodes`, or use the topology that started it",
             )
         return link
+
+    def _stream(
+        self,
+        link: NodeLink,
+        verb: str,
+        names: Sequence[str],
+        request: Mapping[str, object],
+        read: Callable[[Fields], T],
+    ) -> ValueStream[T]:
+        try:
+            source = link.follow(verb, [link.root(), *names] if names else [], request)
+        except UnreachableError as error:
+            raise unreachable_node(link.label, error) from error
+        return ValueStream(source, read, label=link.label)
 
     def _on_first_reachable(self, ask: Callable[[NodeLink], T]) -> T:
         """The lock lies on one node, the first that answers: every operator tries them in the same order."""
@@ -233,15 +258,6 @@ def spec_json(plan: LaunchPlan, process: ProcessSpec) -> dict[str, object]:
         "env": dict(process.env),
         "grace_s": process.grace_s,
     }
-
-
-def unreachable_node(node: str, error: UnreachableError) -> DiagnosticError:
-    return DiagnosticError.one(
-        "PD503",
-        f"{node} can't be reached: {error}",
-        notes=("what runs there is unknown; unreachable is not stopped",),
-        help="make the node reachable and repeat the command",
-    )
 
 
 def _probe_json(request: ProbeRequest) -> Mapping[str, object]:

@@ -7,8 +7,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
+from pdctl.diagnostics import DiagnosticError
+from pdctl.executors.link import unreachable_node
 from pdctl.executors.shell import LineStream, UnreachableError
-from pdctl.fields import Fields, parse_fields
+from pdctl.fields import FieldError, Fields, parse_fields
 
 T = TypeVar("T")
 MAX_BUFFERED = 1000  # lines; a reader that falls behind slows the nodes down instead of filling memory
@@ -19,15 +21,23 @@ class _End:
 
 
 class ValueStream(Generic[T]):
-    """One node's lines, each read into a value."""
+    """One node's lines, each read into a value. A lost node or a line of something else is a diagnostic."""
 
-    def __init__(self, source: LineStream, read: Callable[[Fields], T]) -> None:
+    def __init__(self, source: LineStream, read: Callable[[Fields], T], *, label: str) -> None:
         self._source = source
         self._read = read
+        self._label = label  # of the node, for diagnostics
 
     def __iter__(self) -> Iterator[T]:
-        for line in self._source:
-            yield self._read(parse_fields("a line of the shim", line))
+        try:
+            for line in self._source:
+                yield self._read(parse_fields("a line of the shim", line))
+        except UnreachableError as error:
+            raise unreachable_node(self._label, error) from error
+        except FieldError as error:
+            raise DiagnosticError.one(
+                "PD502", f"the shim on {self._label} gave a line that is not its own: {error}"
+            ) from error
 
     def close(self) -> None:
         self._source.close()
@@ -38,7 +48,7 @@ class MergedStream(Generic[T]):
 
     def __init__(self, sources: Sequence[ValueStream[T]]) -> None:
         self._sources = sources
-        self._items: queue.Queue[T | _End | Exception] = queue.Queue(MAX_BUFFERED)
+        self._items: queue.Queue[T | _End | DiagnosticError] = queue.Queue(MAX_BUFFERED)
         self._is_closed = threading.Event()
 
     def __iter__(self) -> Iterator[T]:
@@ -49,7 +59,7 @@ class MergedStream(Generic[T]):
             item = self._items.get()
             if isinstance(item, _End):
                 num_open -= 1
-            elif isinstance(item, Exception):
+            elif isinstance(item, DiagnosticError):
                 raise item
             else:
                 yield item
@@ -63,11 +73,11 @@ class MergedStream(Generic[T]):
         try:
             for item in source:
                 self._put(item)
-        except (UnreachableError, ValueError) as error:  # ValueError: a line that is not the shim's
+        except DiagnosticError as error:
             self._put(error)
         self._put(_End())
 
-    def _put(self, item: T | _End | Exception) -> None:
+    def _put(self, item: T | _End | DiagnosticError) -> None:
         """Wait for room, but not for a reader that has left."""
         while not self._is_closed.is_set():
             try:

@@ -11,7 +11,7 @@ import time
 from .record import OUTPUT, OUTPUT_ROTATED, run_ids
 
 POLL_S = 0.1
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 256 << 10
 MAX_LINE_BYTES = 64 << 10  # longer ones come in pieces
 
 
@@ -53,19 +53,28 @@ class Reader:
             return []
         self.run_id = runs[-1]
         self._rotation = self._rotated_inode()
-        current = self._read(OUTPUT, 0)
-        self._offset = len(current)
-        text = (
-            self._read(OUTPUT_ROTATED, 0) + current
-            if num_lines is None or current.count(b"\n") < num_lines
-            else current
-        )
-        *lines, self._partial = text.split(b"\n")
-        if self._partial:
-            # Shown now: a process may wait for long, or have died, after a line that it did not end.
-            lines.append(self._partial)
-            self._partial = b""
+        text, self._offset = self._read_end(OUTPUT, num_lines)
+        if num_lines is None or text.count(b"\n") < num_lines:
+            text = self._read_end(OUTPUT_ROTATED, num_lines)[0] + text
+        lines = text.split(b"\n")
+        if not lines[-1]:
+            # Else the last line lacks its end, and is shown now: its process may wait for long, or have died.
+            lines.pop()
         return lines if num_lines is None else lines[max(0, len(lines) - num_lines) :]
+
+    def _read_end(self, name: str, num_lines: int | None) -> tuple[bytes, int]:
+        """At least the last `num_lines` lines of a file, if it has them, and the offset of its end."""
+        try:
+            with open(self._path(name), "rb") as file:
+                end = start = file.seek(0, os.SEEK_END)
+                text = b""
+                while start and (num_lines is None or text.count(b"\n") <= num_lines):
+                    start = max(0, start - CHUNK_BYTES)
+                    file.seek(start)
+                    text = file.read(min(CHUNK_BYTES, end - start - len(text))) + text
+                return text, end
+        except FileNotFoundError:  # not rotated yet, or removed
+            return b"", 0
 
     def read_new(self) -> list[bytes]:
         """Lines that were completed since the last call."""

@@ -51,6 +51,14 @@ def test_the_tail_reaches_back_into_the_rotated_file(node):
     assert _lines(node.ask_lines("logs", "a-0.0", request={"tail": 3})) == ["2", "3", "4"]
 
 
+@pytest.mark.parametrize("num_lines", [1, 10, 20_000, 99_999])
+def test_the_tail_of_a_large_file_is_read_from_its_end(node, num_lines):
+    node.start("a-0.0", "sleep", "100")
+    written = [f"{number:07} padded to a length" for number in range(30_000)]
+    (node.run_dir("a-0.0") / "output.log").write_text("\n".join(written) + "\n")
+    assert _lines(node.ask_lines("logs", "a-0.0", request={"tail": num_lines})) == written[-num_lines:]
+
+
 def test_bytes_that_are_no_text_and_progress_bars_become_lines(node, wait_until):
     node.start("a-0.0", "printf", "caf\\351\\n 10%%\\r 50%%\\r100%%\\r\\nend\\r\\n")
     wait_until(lambda: node.status("a-0.0")["state"] == "exited")
