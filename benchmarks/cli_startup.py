@@ -39,6 +39,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         environ = {**os.environ, "PDCTL_STATE_DIR": scratch}
+        environ.pop("PYTHONDONTWRITEBYTECODE", None)  # every start would compile everything
         pdctl = [str(Path(sys.executable).with_name("pdctl"))]
         laptop = str(ROOT / "topologies" / "laptop_2p2d.yaml")
         large = [laptop, "--set", "prefill.instances=20", "--set", "decode.instances=80"]

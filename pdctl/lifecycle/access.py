@@ -68,10 +68,11 @@ def open_deployment(name: str) -> Deployment:
 
 
 def _unknown(name: str) -> DiagnosticError:
+    known = deployments()
     return DiagnosticError.one(
         "PD608",
         f"no deployment `{name}` is known",
-        notes=(f"known are {_names(deployments())}",),
+        notes=(f"known are {_names(known)}",) if known else (),
         help="`pdctl up FILE` starts one",
     )
 
@@ -86,4 +87,4 @@ def _plan_from(content: bytes | None) -> LaunchPlan | None:
 
 
 def _names(names: tuple[str, ...]) -> str:
-    return ", ".join(f"`{name}`" for name in names) or "none"
+    return ", ".join(f"`{name}`" for name in names)

@@ -45,8 +45,8 @@ def down(name: str, sink: EventSink, *, purge: bool = False) -> DownOutcome:
         if deployment.plan is not None:
             leftovers += _held_ports(deployment.plan, executor)
         leftovers += [f"process `{each}` still lives" for each in executor.forget(name)]
-    if purge and not leftovers:
-        records().remove(name)
+    if not leftovers:
+        records().remove(name) if purge else records().retire(name)
     return DownOutcome(
         stopped=tuple(outcome.process_id for outcome in outcomes if outcome.was_alive),
         leftovers=tuple(leftovers),

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pdctl.diagnostics import Diagnostic
-from pdctl.flags import merged_env, to_argv
+from pdctl.flags import merged, merged_env, to_argv
 from pdctl.plan.layout import Layout, Slot
 from pdctl.plan.model import Command, Probe
 from pdctl.plan.ports import ROUTER_HTTP_PORT, PortNeed
 from pdctl.program import Program, Rule
 from pdctl.routers.base import unknown_policies, worker_flags
-from pdctl.topology.model import Role, Router, Topology
+from pdctl.topology.model import Args, Role, Router, Topology
 
 POLICIES = ("random", "round_robin", "least_in_flight")
 
@@ -39,14 +39,12 @@ class MiniLoadBalancer:
         argv = [router.python or slot.node.python, "-m", "runtime.router"]
         argv += ["--host", router.host or slot.node.address, "--port", str(slot.endpoint("http").port)]
         argv += worker_flags(layout)
-        argv += to_argv(
-            {
-                "policy": router.policy,
-                "prefill-policy": router.prefill_policy,
-                "decode-policy": router.decode_policy,
-                **router.args,
-            }
-        )
+        policies: Args = {
+            "policy": router.policy,
+            "prefill-policy": router.prefill_policy,
+            "decode-policy": router.decode_policy,
+        }
+        argv += to_argv(merged(_defaults(layout.topology), policies, router.args))
         return Command(argv=tuple(argv), env=merged_env(router.env))
 
     def ready(self, slot: Slot, layout: Layout) -> Probe | None:
@@ -59,6 +57,16 @@ class MiniLoadBalancer:
 
     def rules(self) -> tuple[Rule, ...]:
         return (Rule(code="PD212", check=_policies_are_known),)
+
+
+def _defaults(topology: Topology) -> Args:
+    """What differs from sglang-router's own defaults, which the program has.
+
+    Looking at workers every 60 s would notice a restarted one too late. Running requests may end after TERM as
+    long as the shim waits with KILL.
+    """
+    grace_s = max(1, int(topology.health.stop_grace_s) - 1)
+    return {"health-check-interval-secs": 5, "shutdown-grace-period-secs": grace_s}
 
 
 def _policies_are_known(topology: Topology) -> Iterable[Diagnostic]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from pdctl.state.files import cannot, read_file, replace_file
 
 PLAN = "plan.json"
+PLAN_BEFORE_DOWN = "plan-before-down.json"  # of a deployment that was taken down
 TOPOLOGY = "topology.yaml"
 AUDIT = "audit.jsonl"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -38,7 +39,7 @@ class RecordStore:
     directory: Path
 
     def names(self) -> tuple[str, ...]:
-        """Deployments on record, sorted; folders of other names are none of ours."""
+        """Deployments that were brought up and not taken down, sorted; other folders are none of ours."""
         try:
             found = sorted(path.name for path in self.directory.iterdir() if _NAME.fullmatch(path.name))
         except (FileNotFoundError, NotADirectoryError):
@@ -54,9 +55,19 @@ class RecordStore:
             replace_file(folder / TOPOLOGY, record.topology)
         replace_file(folder / PLAN, record.plan)
 
+    def retire(self, name: str) -> None:
+        """After a `down`: the record can still be loaded, but its name is listed no more."""
+        folder = self.folder(name)
+        try:
+            (folder / PLAN).replace(folder / PLAN_BEFORE_DOWN)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise cannot("rename", folder / PLAN, error) from error
+
     def load(self, name: str) -> DeploymentRecord | None:
         folder = self.folder(name)
-        plan = read_file(folder / PLAN)
+        plan = read_file(folder / PLAN) or read_file(folder / PLAN_BEFORE_DOWN)
         if plan is None:
             return None
         return DeploymentRecord(name=name, plan=plan, topology=read_file(folder / TOPOLOGY))

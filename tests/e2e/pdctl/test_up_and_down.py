@@ -29,7 +29,10 @@ def test_up_status_and_down_leave_no_process_no_port_and_no_file_but_the_record(
     assert down.code == 0, down.err
     assert "bench: stopped 3 processes" in down.out
     assert bench.marked_pids() == []
-    assert bench.state_files() == ["deployments/bench/audit.jsonl", "deployments/bench/plan.json"]
+    assert bench.state_files() == [
+        "deployments/bench/audit.jsonl",
+        "deployments/bench/plan-before-down.json",
+    ]
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(f"http://127.0.0.1:{bench.ports['router']}/health", timeout=5)
 

@@ -81,3 +81,18 @@ def test_records_are_the_users_alone(store):
     store.save(DeploymentRecord(name="demo", plan=b"1"))
     assert (store.folder("demo") / "plan.json").stat().st_mode & 0o077 == 0
     assert store.folder("demo").stat().st_mode & 0o077 == 0
+
+
+def test_a_retired_record_is_not_listed_but_can_be_loaded(store: RecordStore) -> None:
+    store.save(DeploymentRecord(name="demo", plan=b"{}"))
+    store.retire("demo")
+    assert store.names() == ()
+    assert store.load("demo") == DeploymentRecord(name="demo", plan=b"{}")
+    store.save(DeploymentRecord(name="demo", plan=b"[]"))
+    assert store.names() == ("demo",)
+    assert store.load("demo") == DeploymentRecord(name="demo", plan=b"[]")
+
+
+def test_retiring_what_is_not_on_record_is_no_fault(store: RecordStore) -> None:
+    store.retire("demo")
+    assert store.load("demo") is None

@@ -117,3 +117,22 @@ def test_a_retracted_request_is_recomputed_by_decode_itself(start_pair, toy_layo
         assert theirs.tokens == pair.decode.expect([n], 199)
     assert pair.decode.engine.stats().extra["num_retracted"] >= 1
     pair.assert_empty()
+
+
+def test_requests_that_arrived_give_way_to_the_one_that_runs(start_pair, toy_layout):
+    """One place in the batch, and the pool full of K/V that waits for it: the runner must not starve."""
+    pair = start_pair(
+        decode_layout=toy_layout(num_pages=64),
+        prefill_layout=toy_layout(num_pages=64),
+        max_running_requests=1,
+    )
+    pair.decode.runner.step_s = 0.002
+    runner = pair.ask([1], max_new_tokens=200)[1]  # grows from 32 pages to 50
+    waiters = [pair.ask(range(n, n + 55), max_new_tokens=5)[1] for n in range(6)]
+    assert runner.finish(20).reason is FinishReason.LENGTH
+    assert runner.tokens == pair.decode.expect([1], 200)
+    for n, waiter in enumerate(waiters):
+        waiter.finish(20)
+        assert waiter.tokens == pair.decode.expect(range(n, n + 55), 5)
+    assert pair.decode.engine.stats().extra["num_retracted"] >= 1
+    pair.assert_empty()

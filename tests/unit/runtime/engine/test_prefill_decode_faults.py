@@ -25,7 +25,7 @@ def test_an_abort_on_one_side_ends_the_other(start_pair, side, moment):
         blocker = pair.decode.ask([1], rid="blocker", max_new_tokens=300)
         pair.decode.runner.step_s = 0.01
         assert blocker.started.wait(5)
-        filler = pair.decode.ask(range(150), rid="filler", max_new_tokens=100)
+        filler = pair.decode.ask(range(90), rid="filler", max_new_tokens=50)
         assert filler.started.wait(5)
     ours, theirs = pair.ask(range(120), max_new_tokens=100)
     wanted = "num_handshaking" if moment == "handshake" else "num_transferring"
