@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -46,4 +47,8 @@ def _log_to_stderr(level: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_code = main()
+    # Everything of ours is closed by now. An interpreter that takes torch apart needs seconds more on a busy
+    # machine, and whoever stops a deployment waits for them.
+    logging.shutdown()
+    os._exit(exit_code)
