@@ -10,7 +10,6 @@ GET  /health             OK
 from __future__ import annotations
 
 import json
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from runtime.bootstrap.registry import (
     RouteTable,
     parse_rank_record,
 )
+from runtime.sockets import open_listener
 
 MAX_BODY_BYTES = 1 << 20
 START_DEADLINE_S = 10.0
@@ -40,7 +40,7 @@ class BootstrapServer:
 
     def __init__(self, host: str, port: int) -> None:
         """Bind and start; raises OSError when the port is taken, before any thread exists."""
-        self._socket = socket.create_server((host, port), backlog=1024, reuse_port=False)
+        self._socket = open_listener(host, port, backlog=1024)
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
             bootstrap_app(),

@@ -14,6 +14,7 @@ import threading
 
 from runtime.control.link import Link, LinkListener
 from runtime.control.messages import Message
+from runtime.sockets import open_listener
 
 CONNECT_TIMEOUT_S = 5.0
 CLOSE_TIMEOUT_S = 5.0
@@ -35,7 +36,7 @@ class ControlNetwork:
 
     def listen(self, host: str) -> int:
         """Accept links on a free port of `host`, and return it. Raises OSError for a foreign address."""
-        sock = socket.create_server((host, 0), backlog=128)
+        sock = open_listener(host, 0, backlog=128)
         asyncio.run_coroutine_threadsafe(self._listen(sock), self._loop).result(CLOSE_TIMEOUT_S)
         return sock.getsockname()[1]
 

@@ -142,6 +142,10 @@ class Scheduler:
         (self._arrived if live.pages else self._waiting).append(live)
 
     def reserve(self, live: LiveRequest) -> bool:
+        # A request that was retracted, or waits here for another reason, came before the role's.
+        return not self._waiting and self._take_pages(live)
+
+    def _take_pages(self, live: LiveRequest) -> bool:
         if self._is_starved and self._running:
             return False  # the next free page belongs to a request that is already running
         num_new = min(live.max_new_tokens - live.num_generated, RESERVED_NEW_TOKENS)
@@ -182,7 +186,7 @@ class Scheduler:
             self._running.append(self._arrived.popleft())
         while self._waiting and len(self._running) < self._max_running:
             # No overtaking: a large request would starve behind a stream of small ones.
-            if not self.reserve(self._waiting[0]):
+            if not self._take_pages(self._waiting[0]):
                 return
             self._running.append(self._waiting.popleft())
 
@@ -194,18 +198,24 @@ class Scheduler:
                 if page is not None:
                     live.pages += page
                 elif not self._retract_younger_than(live):
-                    self._is_starved = True
+                    self._is_starved = True  # until a transfer ends: then its request can be retracted
                     break
 
     def _has_pages(self, live: LiveRequest) -> bool:
         return len(live.pages) * self._model.layout.page_size >= len(live.token_ids)
 
     def _retract_younger_than(self, live: LiveRequest) -> bool:
-        """Take the youngest running request's pages. False when `live` is the youngest itself."""
-        youngest = self._running[-1]
-        if youngest is live or youngest.num_holds:
+        """Take the pages of the newest request that has computed K/V. False when that is `live` itself.
+
+        Those that wait for a place in the batch count as newest: they hold pages, and cannot give them back
+        by running when the batch is full.
+        """
+        if self._arrived:
+            youngest = self._arrived.pop()
+        elif self._running[-1] is not live:
+            youngest = self._running.pop()
+        else:
             return False
-        self._running.remove(youngest)
         self._free(youngest)
         youngest.num_computed = 0
         self._waiting.appendleft(youngest)

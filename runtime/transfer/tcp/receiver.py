@@ -11,6 +11,7 @@ import socket
 import threading
 from dataclasses import dataclass, field
 
+from runtime.sockets import open_listener
 from runtime.transfer.base import Window
 from runtime.transfer.tcp.frames import (
     Frame,
@@ -48,7 +49,7 @@ class TcpReceiver:
         self._connections: dict[socket.socket, threading.Thread] = {}
         self._changed = threading.Condition()
         self._closed = False
-        self._listener = socket.create_server((host, 0), backlog=128)
+        self._listener = open_listener(host, 0, backlog=128)
         self.port: int = self._listener.getsockname()[1]
         self._thread = threading.Thread(target=self._accept, name="kv-accept", daemon=True)
         self._thread.start()
