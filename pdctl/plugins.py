@@ -72,7 +72,7 @@ def _find(family: Family, name: str) -> ModuleType | None:
 
 
 def _entry_points(family: Family) -> EntryPoints:
-    # Imported here: it costs 20 ms and reads every installed package; names that ship with pdctl never need it.
+    # Imported here: it costs 20 ms and reads every installed package; names that we ship never need it.
     from importlib.metadata import entry_points
 
     return entry_points(group=f"pdctl.{family}")

@@ -11,7 +11,7 @@ from pdctl.plan.layout import Layout, Slot
 from pdctl.plan.model import Command, Probe
 from pdctl.plan.ports import ROUTER_HTTP_PORT, PortNeed
 from pdctl.program import Program, Rule
-from pdctl.routers.base import unknown_policies, worker_flags
+from pdctl.routers.base import DEFAULT_ARGS, unknown_policies, worker_flags
 from pdctl.topology.model import Args, Role, Router, Topology
 
 POLICIES = ("random", "round_robin", "least_in_flight")
@@ -44,7 +44,7 @@ class MiniLoadBalancer:
             "prefill-policy": router.prefill_policy,
             "decode-policy": router.decode_policy,
         }
-        argv += to_argv(merged(_defaults(layout.topology), policies, router.args))
+        argv += to_argv(merged(DEFAULT_ARGS, policies, router.args))
         return Command(argv=tuple(argv), env=merged_env(router.env))
 
     def ready(self, slot: Slot, layout: Layout) -> Probe | None:
@@ -57,16 +57,6 @@ class MiniLoadBalancer:
 
     def rules(self) -> tuple[Rule, ...]:
         return (Rule(code="PD212", check=_policies_are_known),)
-
-
-def _defaults(topology: Topology) -> Args:
-    """What differs from sglang-router's own defaults, which the program has.
-
-    Looking at workers every 60 s would notice a restarted one too late. Running requests may end after TERM as
-    long as the shim waits with KILL.
-    """
-    grace_s = max(1, int(topology.health.stop_grace_s) - 1)
-    return {"health-check-interval-secs": 5, "shutdown-grace-period-secs": grace_s}
 
 
 def _policies_are_known(topology: Topology) -> Iterable[Diagnostic]:

@@ -11,13 +11,10 @@ from pdctl.plan.layout import Layout, Slot
 from pdctl.plan.model import Command, Probe
 from pdctl.plan.ports import ROUTER_HTTP_PORT, ROUTER_METRICS_PORT, PortNeed
 from pdctl.program import Program, Rule
-from pdctl.routers.base import unknown_policies, worker_flags
+from pdctl.routers.base import DEFAULT_ARGS, unknown_policies, worker_flags
 from pdctl.topology.model import Args, Role, Router, Topology
 
 POLICIES = ("random", "round_robin", "cache_aware", "power_of_two", "manual")
-
-# The router's own default looks at a worker every 60 s: too rarely to notice one that was restarted.
-DEFAULT_ARGS: Args = {"health-check-interval-secs": 5}
 
 
 @dataclass(frozen=True, slots=True)

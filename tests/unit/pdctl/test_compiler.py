@@ -31,7 +31,7 @@ def test_argv_of_every_process_of_a_small_deployment(make_topology, make_invento
     assert router.argv == (
         *("python3", "-m", "runtime.router", "--host", "10.0.0.1", "--port", "8000"),
         *("--prefill", "http://10.0.0.1:30000", "8998", "--decode", "http://10.0.0.1:30100"),
-        *("--health-check-interval-secs", "5", "--shutdown-grace-period-secs", "9"),
+        *("--health-check-interval-secs", "5"),
     )
     assert router.after == ("prefill-0.0", "decode-0.0")
     pull = ("python3", "-m", "runtime.models", "pull", "builtin:tiny", "--progress", "json")
