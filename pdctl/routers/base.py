@@ -9,7 +9,6 @@ from pdctl.plan.layout import Layout
 from pdctl.plan.model import RoleKind
 from pdctl.topology.model import Args, Topology
 
-
 # The routers' own default looks at a worker every 60 s: too rarely to notice one that was restarted.
 DEFAULT_ARGS: Args = {"health-check-interval-secs": 5}
 
