@@ -12,6 +12,7 @@ from pdctl.executors.shell import Completed, LineStream, Shell, UnreachableError
 from pdctl.fields import FieldError, Fields, parse_fields
 
 CALL_TIMEOUT_S = 30.0
+SHIP_TRIES = 3
 MAX_QUOTED_LINES = 10
 
 _HELLO = (
@@ -51,7 +52,9 @@ class NodeLink:
         """Run one verb to its end. The answer, list or object, lies in the field `answer`."""
         stdin = json.dumps(request or {}).encode()
         done = self._shell.run(self._argv(verb, names), stdin=stdin, timeout_s=timeout_s)
-        if _lacks_shim(done):
+        for _ in range(SHIP_TRIES):  # another operator's last `down` may remove it again at once
+            if not _lacks_shim(done):
+                break
             self._ship()
             done = self._shell.run(self._argv(verb, names), stdin=stdin, timeout_s=timeout_s)
         if done.code != 0:
@@ -86,6 +89,8 @@ class NodeLink:
     def _ship(self) -> None:
         try:
             self._shell.put(self._shim_path(), shim_archive().content)
+        except FileNotFoundError:  # the folder was removed while we wrote; the next try tells
+            return
         except OSError as error:
             raise DiagnosticError.one(
                 "PD501",

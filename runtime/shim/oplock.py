@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from .keep import remove_if_unused
-from .record import RequestError, lock_file, make_private_dirs, read_json, write_json
+from .record import RequestError, lock_in, read_json, write_json
 
 GUARD = "operator.guard"
 RECORD = "operator.json"
@@ -21,7 +21,7 @@ def lock(root: str, deployment: str, owner: object, replace: object) -> dict:
     if not isinstance(owner, dict) or not isinstance(owner.get("token"), str):
         raise RequestError("`owner` has no token")
     directory = os.path.join(root, deployment)
-    guard = _enter(directory)
+    guard = lock_in(directory, GUARD, wait=True)
     try:
         path = os.path.join(directory, RECORD)
         held = read_json(path)
@@ -32,7 +32,7 @@ def lock(root: str, deployment: str, owner: object, replace: object) -> dict:
     except OSError as error:
         return {"acquired": False, "error": "cannot write the lock: %s" % error}
     finally:
-        os.close(guard)
+        _leave(guard)
 
 
 def unlock(root: str, deployment: str, token: object) -> dict:
@@ -40,7 +40,7 @@ def unlock(root: str, deployment: str, token: object) -> dict:
     directory = os.path.join(root, deployment)
     if not os.path.isdir(directory):
         return {"released": False}
-    guard = _enter(directory)
+    guard = lock_in(directory, GUARD, wait=True)
     try:
         path = os.path.join(directory, RECORD)
         if read_json(path).get("token") != token:
@@ -50,7 +50,7 @@ def unlock(root: str, deployment: str, token: object) -> dict:
         remove_if_unused(root, deployment)
         return {"released": True}
     finally:
-        os.close(guard)
+        _leave(guard)
 
 
 def holder(root: str, deployment: str) -> dict:
@@ -58,12 +58,6 @@ def holder(root: str, deployment: str) -> dict:
     return {"holder": read_json(os.path.join(root, deployment, RECORD)) or None}
 
 
-def _enter(directory: str) -> int:
-    while True:
-        make_private_dirs(directory)
-        try:
-            guard = lock_file(os.path.join(directory, GUARD), wait=True)
-        except FileNotFoundError:  # the last `unlock` removed the directory since the line above
-            continue
-        if guard is not None:
-            return guard
+def _leave(guard: int | None) -> None:
+    if guard is not None:
+        os.close(guard)

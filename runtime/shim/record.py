@@ -24,6 +24,7 @@ OUTPUT = "output.log"
 OUTPUT_ROTATED = "output.log.1"
 EXIT_BYTES = 4096
 MAX_FILE_BYTES = 8 << 20
+MAX_TRIES = 1000
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,126}")
 _RUN_ID = re.compile(r"[0-9]{6}")
@@ -109,6 +110,18 @@ def write_exit(descriptor: int, record: dict) -> None:
         text = json.dumps(dict(record, reason=str(record.get("reason"))[:200])).encode()
     os.pwrite(descriptor, text.ljust(EXIT_BYTES, b"\0"), 0)
     os.fsync(descriptor)
+
+
+def lock_in(directory: str, name: str, wait: bool = False) -> int | None:
+    """`lock_file` in a directory that is made if needed, and that others may remove at any moment."""
+    for _ in range(MAX_TRIES):
+        try:
+            make_private_dirs(directory)
+            return lock_file(os.path.join(directory, name), wait)
+        except (FileNotFoundError, FileExistsError):  # makedirs, too, gives the latter in that race
+            continue
+    make_private_dirs(directory)
+    return lock_file(os.path.join(directory, name), wait)
 
 
 def lock_file(path: str, wait: bool = False) -> int | None:

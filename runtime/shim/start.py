@@ -17,7 +17,7 @@ from .record import (
     LOCK,
     SPEC,
     RequestError,
-    lock_file,
+    lock_in,
     make_private_dirs,
     read_json,
     reserve_exit,
@@ -74,11 +74,7 @@ def _claim(process_dir: str) -> int | None:
     """Lock the process for the life of its shim. A shim that is about to end is waited for."""
     deadline = time.monotonic() + FINISHING_S
     while True:
-        make_private_dirs(process_dir)
-        try:
-            lock = lock_file(os.path.join(process_dir, LOCK))
-        except FileNotFoundError:  # removed by `forget` since the line above
-            continue
+        lock = lock_in(process_dir, LOCK)
         if lock is not None:
             _sign(lock)
             return lock

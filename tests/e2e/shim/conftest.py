@@ -101,7 +101,9 @@ def wait_until(get: Callable[[], Any], timeout_s: float = 20.0) -> Any:
 def node(tmp_path: Path) -> Iterator[ShimNode]:
     made = ShimNode(tmp_path)
     yield made
-    left = [entry["process_id"] for entry in made.ask("status") if entry["num_alive"]]
+    left = [
+        entry["process_id"] for entry in made.ask("status") if entry["num_alive"] or entry["state"] == "lost"
+    ]
     if left:
         assert all(not outcome["survivors"] for outcome in made.stop(*left, grace_s=0))
 

@@ -40,8 +40,13 @@ def test_the_shim_is_shipped_when_the_node_lacks_it(make_shell, lacks_shim):
     assert len(shell.calls) == 3
 
 
+def test_a_shim_that_another_operator_removes_meanwhile_is_shipped_again(make_shell, lacks_shim):
+    link = _link(make_shell(answers=[lacks_shim, lacks_shim, ["demo"]]))
+    assert link.call("list", ["/runs"]).texts("answer") == ("demo",)
+
+
 def test_a_shim_that_still_is_missing_after_shipping_is_a_fault(make_shell, lacks_shim):
-    link = _link(make_shell(answers=[lacks_shim, lacks_shim]))
+    link = _link(make_shell(answers=[lacks_shim] * 9))
     assert _failed(lambda: link.call("list")) == ("PD502", "the shim on n1 failed at `list` with code 2")
 
 
