@@ -83,6 +83,7 @@ class DecodeRole:
         self._in_use: set[tuple[PrefillPeer, int]] = set()  # room ids, until their pages are safe
         self._wanting_pages: deque[_Room] = deque()
         self._open: dict[int, _Room] = {}  # by ticket, also those whose request has ended
+        self._num_bytes = 0  # of K/V that arrived whole; a one-sided receiver does not see its writes
         self._next_sweep_s = 0.0
 
     # The role.
@@ -152,6 +153,7 @@ class DecodeRole:
         return RoleCounts(
             num_handshaking=sum(state.is_handshaking for state in states),
             num_transferring=states.count(KVPoll.Transferring) + num_draining,
+            transfer_bytes=self._num_bytes,
             num_links=len(self._peers),
         )
 
@@ -213,6 +215,8 @@ class DecodeRole:
             self._desk.end(live, abort(fault, status=500))
             return
         room.state = KVPoll.Success
+        layout = self._model.layout
+        self._num_bytes += layout.num_pages_for(live.prompt_len) * layout.page_size * layout.token_bytes
         logprob = None
         if done.logprob is not None:
             logprob = TokenLogprob(token_id=done.first_token, logprob=done.logprob, top=done.top_logprobs)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 
 from runtime.engine.live import abort
-from runtime.engine.mailbox import Mailbox
+from runtime.engine.mailbox import Call, Mailbox
 from runtime.engine.request import EngineStats, Finish, GenerateInput, Listener, TokenEvent
 from runtime.engine.scheduler import Scheduler
 
@@ -27,6 +28,7 @@ class EngineLoop:
         self._scheduler = scheduler
         self._on_close = on_close
         self._stats = scheduler.stats()
+        self._calls: deque[Call] = deque()
         self._is_busy = False
         self._beat_s = time.monotonic()
         self._is_closing = False
@@ -63,14 +65,15 @@ class EngineLoop:
             _log.exception("the engine loop failed")
             self._failure = "the engine loop failed, see its log"
         last_word = self._last_word()
-        for call in self._mailbox.close():
+        for call in (*self._calls, *self._mailbox.close()):
             call()  # what was submitted gets its answer below, like everything that is running
         self._scheduler.close(last_word)
         self._stats = self._scheduler.stats()
 
     def _go_round(self) -> None:
-        for call in self._mailbox.take(0.0 if self._is_busy else IDLE_PAUSE_S):
-            call()
+        self._calls = self._mailbox.take(0.0 if self._is_busy else IDLE_PAUSE_S)
+        while self._calls:
+            self._calls.popleft()()
         self._beat_s = time.monotonic()
         self._scheduler.sweep(self._beat_s)
         self._is_busy = self._scheduler.step()

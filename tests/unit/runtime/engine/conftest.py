@@ -91,12 +91,12 @@ class ToyRunner:
         self._layout = layout
         self.num_steps = 0
         self.step_s = 0.0
-        self.fails = False
+        self.failure: Exception | None = None
         self.batch_sizes: list[int] = []
 
     def forward(self, chunks: Sequence[Chunk]) -> torch.Tensor:
-        if self.fails:
-            raise RuntimeError("the toy model was told to fail")
+        if self.failure is not None:
+            raise self.failure
         self.num_steps += 1
         self.batch_sizes.append(len(chunks))
         if self.step_s:
@@ -313,7 +313,7 @@ class Pair:
         if room is None:
             room, self.next_room = self.next_room, self.next_room + 1
         settings = self.prefill.settings
-        return Rendezvous(bootstrap_host="127.0.0.1", bootstrap_port=settings.bootstrap_port, room=room)
+        return Rendezvous(bootstrap_host=settings.host, bootstrap_port=settings.bootstrap_port, room=room)
 
     def ask(self, prompt: Sequence[int], **fields: object) -> tuple[Answer, Answer]:
         at = self.meeting()

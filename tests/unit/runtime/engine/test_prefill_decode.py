@@ -49,7 +49,9 @@ def test_the_transfer_begins_before_the_prompt_is_computed(start_pair):
     assert pair.decode.engine.stats().num_transferring == 1
     theirs.finish()
     layout = pair.prefill.model.layout
-    assert pair.prefill.engine.stats().transfer_bytes == layout.num_pages_for(100) * layout.token_bytes * 4
+    num_bytes = layout.num_pages_for(100) * layout.token_bytes * 4
+    for toy in (pair.prefill, pair.decode):
+        assert toy.engine.stats().transfer_bytes == num_bytes
 
 
 def test_a_first_token_that_ends_the_answer_ends_it_on_decode(start_pair):

@@ -187,13 +187,25 @@ def test_a_request_id_in_use_is_refused(start_toy):
 
 def test_a_failing_step_fails_its_requests_and_not_the_engine(start_toy):
     toy = start_toy()
-    toy.runner.fails = True
+    toy.runner.failure = RuntimeError("told to fail")
     finish = toy.ask([1], rid="bad").finish()
     assert finish.status == 500
     assert "told to fail" in (finish.message or "")
-    toy.runner.fails = False
+    toy.runner.failure = None
     assert toy.ask([1], rid="good").finish().reason is FinishReason.LENGTH
     toy.assert_empty()
+
+
+def test_a_fault_in_the_loop_itself_ends_every_request_and_shows_in_the_heartbeat(start_toy):
+    toy = start_toy(max_running_requests=1)
+    toy.runner.failure = KeyError("a bug")
+    answers = [toy.ask([1], rid=str(n)) for n in range(3)]
+    for answer in (*answers, toy.ask([1], rid="late")):
+        finish = answer.finish()
+        assert (finish.status, finish.message) == (503, "the engine loop failed, see its log")
+    before_s = toy.engine.heartbeat_age_s()
+    time.sleep(0.25)
+    assert toy.engine.heartbeat_age_s() >= before_s + 0.25
 
 
 def test_logprobs_come_only_when_asked_for(start_toy):
