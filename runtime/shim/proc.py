@@ -73,17 +73,11 @@ class Table:
     def carriers(self, directory: str) -> list[tuple[Process, dict[str, str]]]:
         """Processes whose environment says that they belong to a run at or below `directory`.
 
-        The variable survives setsid, double fork and a shim that died, but not `env -i`. The caller and its
-        own ancestors are left out, should an operator work from within a process that pdctl started.
+        The variable survives setsid, double fork and a shim that died, but not `env -i`.
         """
         below = directory.rstrip("/") + "/"
-        exempt = self._ancestors(os.getpid())
-        found = []
-        for process in self.processes.values():
-            marker = self._marker(process)
-            if marker and (marker[RUN_DIR_VARIABLE] + "/").startswith(below) and process.pid not in exempt:
-                found.append((process, marker))
-        return found
+        markers = [(process, self._marker(process)) for process in self.processes.values()]
+        return [each for each in markers if each[1] and (each[1][RUN_DIR_VARIABLE] + "/").startswith(below)]
 
     def marker_of(self, pid: int) -> dict[str, str]:
         """`PDCTL_...` variables of a process; empty when pdctl did not start it."""
@@ -95,13 +89,6 @@ class Table:
         if marker is None:
             marker = self._markers[process.identity] = _read_marker(process.pid)
         return marker
-
-    def _ancestors(self, pid: int) -> set[int]:
-        found: set[int] = set()
-        while pid in self.processes and pid not in found:
-            found.add(pid)
-            pid = self.processes[pid].parent
-        return found
 
 
 def read_process(pid: int) -> Process | None:

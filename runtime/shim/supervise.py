@@ -69,7 +69,8 @@ def _leave_caller(keep: tuple[int, ...]) -> None:
 
 
 def _watch(run: Run, pid: int, output: Output) -> None:
-    grace_s = float(run.spec.get("grace_s") or DEFAULT_GRACE_S)
+    asked_s = run.spec.get("grace_s")
+    grace_s = float(asked_s) if isinstance(asked_s, (int, float)) else DEFAULT_GRACE_S
     stopped, kill_at = False, None
     while True:
         received = signal.sigtimedwait(WATCHED, output.keep_bounded())

@@ -157,15 +157,30 @@ def test_a_command_streams_its_output_and_its_end(bench):
     assert set(items[:-1]) == {OutputLine(text="it's $HOME"), OutputLine(text="oh", is_error=True)}
 
 
-def test_a_closed_command_does_not_live_on(bench, tmp_path):
-    command = NodeCommand(
-        node=bench.nodes[0], argv=("sh", "-c", f"echo up; sleep 1; touch {tmp_path}/lived; sleep 100")
-    )
-    output = bench.executor.run(command)
-    assert next(iter(output)) == OutputLine(text="up")
+def _end(bench, *argv: str) -> CommandEnded:
+    with closing(bench.executor.run(NodeCommand(node=bench.nodes[0], argv=argv))) as output:
+        return list(output)[-1]
+
+
+def test_a_closed_command_does_not_live_on(bench):
+    output = bench.executor.run(NodeCommand(node=bench.nodes[0], argv=("sh", "-c", "echo $$; sleep 100")))
+    items = iter(output)
+    pid = next(items).text
+    assert _end(bench, "kill", "-0", pid) == CommandEnded(exit_code=0)
     output.close()
-    time.sleep(1.2)
-    assert not (tmp_path / "lived").exists()
+    _wait_until(lambda: _end(bench, "kill", "-0", pid) != CommandEnded(exit_code=0))
+
+
+def test_the_plan_in_force_is_kept_until_nothing_is_left(bench):
+    assert bench.executor.kept_plan("demo") is None
+    bench.executor.keep_plan("demo", b"old")
+    bench.executor.keep_plan("demo", '{"ü": 1}\n'.encode())
+    bench.start(bench.process("decode-0.0", "sleep", "100"))
+    assert bench.executor.forget("demo") == ("decode-0.0",)
+    assert bench.fresh().kept_plan("demo") == '{"ü": 1}\n'.encode()
+    bench.stop_all()
+    bench.executor.forget("demo")
+    assert bench.executor.kept_plan("demo") is None
 
 
 def test_probes_and_ports_are_answered_by_the_node_in_order(bench):

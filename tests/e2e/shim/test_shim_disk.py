@@ -64,6 +64,15 @@ def test_a_start_on_a_full_disk_is_a_clear_answer_and_leaves_nothing(node, small
     assert node.start("a-0.0", "sleep", "100")["started"]
 
 
+def test_what_else_finds_no_room_says_so(node, small_disk):
+    (small_disk / "demo").mkdir()
+    _fill(small_disk)
+    told = "No space left on device"
+    assert told in node.ask("keep", request={"content": "x" * 9000})["error"]
+    assert told in node.ask("lock", request={"owner": {"token": "t1"}})["error"]
+    assert node.ask("holder") == {"holder": None}
+
+
 @pytest.mark.usefixtures("small_disk")
 def test_output_stays_bounded_where_there_is_no_room_to_rotate(node, wait_until):
     """The past is given up, not the bound: otherwise this writer would wait for room for ever."""
