@@ -45,14 +45,13 @@ class StepAttention:
             self._segments.append(_segment(chunk, slice(start, end), page_size, device))
             start = end
 
-    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, plane: Tensor) -> Tensor:
+    def attend(self, queries: Tensor, keys_values: Tensor, plane: Tensor) -> Tensor:
         """Write K and V to their slots, then attend; gives [N, H * D].
 
-        queries: [N, H, D]; keys, values: [N, G, D]; plane: one layer of the pool, [2, P, S, G, D], written
+        queries: [N, H, D]; keys_values: [N, 2, G, D]; plane: one layer of the pool, [2, P, S, G, D], written
         """
         by_slot = plane.view(2, -1, *plane.shape[3:])
-        by_slot[0].index_copy_(0, self._slots, keys)
-        by_slot[1].index_copy_(0, self._slots, values)
+        by_slot.index_copy_(1, self._slots, keys_values.transpose(0, 1))
         outputs = [
             _attend_one(queries[segment.rows], *_context(segment, plane, by_slot), segment)
             for segment in self._segments

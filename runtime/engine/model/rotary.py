@@ -17,13 +17,13 @@ class Rotation:
     cos: Tensor  # [N, 1, D]
     sin: Tensor  # [N, 1, D]
 
-    def apply(self, heads: Tensor) -> Tensor:
-        """Rotate each head by its token's position: pairs are (i, i + D/2), as in Hugging Face's checkpoints.
+    def apply_(self, heads: Tensor) -> None:
+        """Rotate each head by its token's position, in place: pairs are (i, i + D/2), Hugging Face's order.
 
-        heads: [N, heads, D], read only; gives new memory of the same shape
+        heads: [N, heads, D]
         """
         swapped = heads.roll(heads.shape[-1] // 2, dims=-1)
-        return torch.addcmul(heads * self.cos, swapped, self.sin)
+        heads.mul_(self.cos).addcmul_(swapped, self.sin)
 
 
 class RotaryEmbedding:

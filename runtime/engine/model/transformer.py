@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from runtime.engine.compute import Chunk
 from runtime.engine.model.attention import StepAttention
 from runtime.engine.model.config import ModelConfig
-from runtime.engine.model.projection import project
+from runtime.engine.model.projection import Projector
 from runtime.engine.model.rotary import RotaryEmbedding, Rotation
 from runtime.engine.model.weights import LayerWeights, ModelWeights
 from runtime.kv.pool import KVPool
@@ -28,7 +28,9 @@ class Transformer:
         self._config = config
         self._weights = weights
         self._pool = pool
-        self._rotary = RotaryEmbedding(config, device=pool.device, dtype=weights.embedding.dtype)
+        dtype = weights.embedding.dtype
+        self._project = Projector(device=pool.device, dtype=dtype)
+        self._rotary = RotaryEmbedding(config, device=pool.device, dtype=dtype)
         self._planes = tuple(pool.tensor)  # per layer [2, P, S, G, D]
 
     def step(self, chunks: Sequence[Chunk]) -> Tensor:
@@ -41,28 +43,27 @@ class Transformer:
         for layer, plane in zip(self._weights.layers, self._planes, strict=True):
             hidden = self._layer(layer, hidden, rotation, attention, plane)
         last = hidden[self._int64(_last_rows(chunks))]
-        return project(self._norm(last, self._weights.final_norm), self._weights.head).float()
+        return self._project(self._norm(last, self._weights.final_norm), self._weights.head).float()
 
     def _layer(
         self, layer: LayerWeights, hidden: Tensor, rotation: Rotation, attention: StepAttention, plane: Tensor
     ) -> Tensor:
         """One decoder layer, [N, hidden] to [N, hidden]."""
-        queries, keys, values = self._qkv(layer, self._norm(hidden, layer.attention_norm), rotation)
-        hidden = hidden + project(attention.attend(queries, keys, values, plane), layer.o)
-        gate, up = project(self._norm(hidden, layer.mlp_norm), layer.gate_up).chunk(2, dim=-1)
-        return hidden + project(F.silu(gate).mul_(up), layer.down)
+        queries, keys_values = self._qkv(layer, self._norm(hidden, layer.attention_norm), rotation)
+        hidden = hidden + self._project(attention.attend(queries, keys_values, plane), layer.o)
+        gate, up = self._project(self._norm(hidden, layer.mlp_norm), layer.gate_up).chunk(2, dim=-1)
+        return hidden + self._project(F.silu(gate).mul_(up), layer.down)
 
-    def _qkv(self, layer: LayerWeights, normed: Tensor, rotation: Rotation) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries [N, H, D] and keys [N, G, D], both rotated, and values [N, G, D]."""
-        config = self._config
-        num_rotated = config.num_heads + config.num_kv_heads
-        qkv = project(normed, layer.qkv).view(len(normed), -1, config.head_dim)  # [N, H + 2 G, D]
-        rotated = qkv[:, :num_rotated]
+    def _qkv(self, layer: LayerWeights, normed: Tensor, rotation: Rotation) -> tuple[Tensor, Tensor]:
+        """Queries [N, H, D], and keys and values [N, 2, G, D]; queries and keys are rotated."""
+        num_heads, num_kv_heads = self._config.num_heads, self._config.num_kv_heads
+        qkv = self._project(normed, layer.qkv).view(len(normed), -1, self._config.head_dim)  # [N, H + 2 G, D]
+        queries, keys = qkv[:, :num_heads], qkv[:, num_heads : num_heads + num_kv_heads]
         if layer.q_norm is not None and layer.k_norm is not None:
-            queries = self._norm(rotated[:, : config.num_heads], layer.q_norm)
-            rotated = torch.cat((queries, self._norm(rotated[:, config.num_heads :], layer.k_norm)), dim=1)
-        rotated = rotation.apply(rotated)
-        return rotated[:, : config.num_heads], rotated[:, config.num_heads :], qkv[:, num_rotated:]
+            queries.copy_(self._norm(queries, layer.q_norm))
+            keys.copy_(self._norm(keys, layer.k_norm))
+        rotation.apply_(qkv[:, : num_heads + num_kv_heads])
+        return queries, qkv[:, num_heads:].unflatten(1, (2, num_kv_heads))
 
     def _norm(self, hidden: Tensor, weight: Tensor) -> Tensor:
         return F.rms_norm(hidden, weight.shape, weight, self._config.rms_norm_eps)
