@@ -19,7 +19,7 @@ from runtime.control.messages import (
     unpack_message,
 )
 
-MAX_UNSENT_BYTES = 16 << 20  # a peer that lets more than this pile up does not read
+MAX_UNSENT_BYTES = 64 << 20  # a peer that lets more than this pile up does not read
 NUM_MISSED_HEARTBEATS = 3
 FLUSH_TIMEOUT_S = 2.0
 

@@ -20,10 +20,10 @@ import msgpack
 from runtime.control.rooms import KVPoll
 
 PROTOCOL_VERSION = 1
-MAX_FRAME_BYTES = 4 << 20
+MAX_FRAME_BYTES = 16 << 20  # holds the largest `OpenRoom`
 LENGTH = struct.Struct("!I")
 
-_MAX_PAGES = 1 << 19
+_MAX_PAGES = 1 << 21  # two million tokens in pages of one
 MAX_TEXT_LEN = 1024
 _MAX_ENDPOINT_BYTES = 16_384
 _MAX_LAYERS = 4096

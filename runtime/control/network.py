@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
 import socket
 import threading
 
@@ -16,8 +17,11 @@ from runtime.control.link import Link, LinkListener
 from runtime.control.messages import Message
 from runtime.sockets import open_listener
 
+MAX_LINKS = 1024
 CONNECT_TIMEOUT_S = 5.0
 CLOSE_TIMEOUT_S = 5.0
+
+_log = logging.getLogger(__name__)
 
 
 class ControlNetwork:
@@ -75,6 +79,10 @@ class ControlNetwork:
         self._server = await asyncio.start_server(self._accept, sock=sock)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._links) >= MAX_LINKS:
+            _log.warning("refusing a control link: %d are open", len(self._links))
+            writer.transport.abort()
+            return
         await self._serve(next(self._ids), reader, writer)
 
     def _start_dialling(self, link_id: int, host: str, port: int) -> None:

@@ -113,7 +113,8 @@ def test_a_client_that_hangs_up_ends_both_halves(prefill, decode):
     leg = threading.Thread(target=_generate, args=(prefill.engine, body | {"stream": False}))
     leg.start()
     with httpx.stream("POST", f"{decode.url}/generate", json=body, timeout=30) as response:
-        next(response.iter_lines())
+        lines = response.iter_lines()  # the connection closes with the iterator
+        next(lines)
         _wait_until(lambda: _stats(decode)["num_running"] == 1)
     _wait_until(lambda: _is_empty(prefill.engine) and _is_empty(decode))
     leg.join()

@@ -125,3 +125,9 @@ def test_lengths_that_lie_cost_nothing(start):
 def test_depth_does_not_reach_the_stack():
     with pytest.raises(MessageError):
         unpack_message(b"\x91" * 5000)
+
+
+def test_the_largest_room_fits_a_frame():
+    pages = tuple(range(2**31 - 2**21, 2**31))
+    frame = pack_message(OpenRoom(room=2**63 - 1, ticket=2**63 - 1, prompt_len=2**21, pages=pages))
+    assert unpack_message(frame[LENGTH.size :]).pages == pages

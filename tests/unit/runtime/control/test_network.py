@@ -39,16 +39,16 @@ def ends() -> Iterator[list[ControlNetwork]]:
         network.close()
 
 
-def _open(ends: list[ControlNetwork], interval_s: float = 0.1) -> tuple[ControlNetwork, Ear]:
+def _open(ends: list[ControlNetwork], interval_s: float = 0.5) -> tuple[ControlNetwork, Ear]:
     ear = Ear()
     network = ControlNetwork(ear, heartbeat_interval_s=interval_s)
     ends.append(network)
     return network, ear
 
 
-def _connect(ends):
-    server, server_ear = _open(ends)
-    client, client_ear = _open(ends)
+def _connect(ends, interval_s=0.5):
+    server, server_ear = _open(ends, interval_s)
+    client, client_ear = _open(ends, interval_s)
     link_id = client.dial("127.0.0.1", server.listen("127.0.0.1"))
     assert client_ear.ups.get(timeout=5) == link_id
     return server, server_ear, server_ear.ups.get(timeout=5), client, client_ear, link_id
@@ -65,9 +65,9 @@ def test_messages_arrive_in_order_in_both_directions(ends):
 
 
 def test_heartbeats_keep_an_idle_link_alive(ends):
-    _, server_ear, _, _, client_ear, _ = _connect(ends)
+    _, server_ear, _, _, client_ear, _ = _connect(ends, interval_s=0.15)
     with pytest.raises(queue.Empty):
-        client_ear.downs.get(timeout=0.6)  # twice the time after which a silent peer is dead
+        client_ear.downs.get(timeout=0.9)  # twice the time after which a silent peer is dead
     assert server_ear.downs.empty()
     assert server_ear.messages.empty()  # pings are not reported
 
@@ -136,7 +136,7 @@ def test_a_peer_that_does_not_read_is_given_up(ends):
     with socket.create_connection(("127.0.0.1", server.listen("127.0.0.1")), timeout=5):
         link_id = ear.ups.get(timeout=5)
         big = OpenRoom(room=1, ticket=1, prompt_len=1, pages=tuple(range(100_000, 500_000)))
-        for _ in range(40):
+        for _ in range(60):
             server.send(link_id, big)
         assert ear.downs.get(timeout=10) == (link_id, "the peer does not read its messages")
 

@@ -224,9 +224,13 @@ def test_an_idle_engine_sleeps_and_wakes_at_once(start_toy):
     before_s = time.process_time()
     time.sleep(0.3)
     assert time.process_time() - before_s < 0.1
-    began_s = time.monotonic()
-    toy.ask([1], max_new_tokens=1).finish()
-    assert time.monotonic() - began_s < 0.08  # the pause between two looks is 0.1 s
+    waits_s = []
+    for number in range(5):
+        time.sleep(0.02)
+        began_s = time.monotonic()
+        toy.ask([1], rid=str(number), max_new_tokens=1).finish()
+        waits_s.append(time.monotonic() - began_s)
+    assert min(waits_s) < 0.02  # the pause between two looks is 0.1 s
     assert toy.engine.heartbeat_age_s() < 1.0
 
 
