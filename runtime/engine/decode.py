@@ -37,7 +37,7 @@ from runtime.kv.page_runs import PageWindow
 from runtime.transfer.base import TransferBackend
 
 SWEEP_INTERVAL_S = 0.1
-DRAIN_TIMEOUT_S = 30.0  # for `AbortDone` of a peer whose link lives
+MAX_DRAIN_S = 30.0  # for `AbortDone` of a peer whose link lives; the waiting time-out if that is shorter
 
 _log = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ class DecodeRole:
         reason = live.finish.message if live.finish else None
         self._give_up(room.peer, room.room, room.ticket, reason)
         if room.ticket is not None:  # still open: prefill answers when nothing can land any more
-            room.deadline_s = time.monotonic() + DRAIN_TIMEOUT_S
+            room.deadline_s = time.monotonic() + min(MAX_DRAIN_S, self._settings.waiting_timeout_s)
             return
         self._in_use.discard((room.peer, room.room))
         if room in self._wanting_pages:
@@ -144,7 +144,7 @@ class DecodeRole:
         for room in [room for room in self._room_of.values() if room.deadline_s < now_s]:
             self._desk.end(room.live, abort(self._describe_timeout(room), status=503))
         for room in [room for room in self._open.values() if room.deadline_s < now_s]:
-            _log.error("prefill did not confirm the end of room %d within %g s", room.room, DRAIN_TIMEOUT_S)
+            _log.error("%s did not confirm the end of room %d in time", room.peer.name, room.room)
             self._settle(room)
 
     def counts(self) -> RoleCounts:

@@ -273,6 +273,7 @@ def test_kv_that_does_not_arrive_is_an_error_within_the_time_out(start_toy, scri
     finish = answer.finish(2.0)
     assert finish.status == 503
     assert "did not arrive" in (finish.message or "")
+    decode.assert_empty()  # though prefill never says that it has stopped writing
 
 
 def test_a_peer_that_is_silent_but_connected_is_dead(start_toy, scripted_prefill):
