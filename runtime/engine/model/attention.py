@@ -50,42 +50,43 @@ class StepAttention:
 
         queries: [N, H, D]; keys_values: [N, 2, G, D]; plane: one layer of the pool, [2, P, S, G, D], written
         """
-        by_slot = plane.view(2, -1, *plane.shape[3:])
+        num_groups, head_dim = plane.shape[3:]
+        by_slot = plane.view(2, -1, num_groups, head_dim)
         by_slot.index_copy_(1, self._slots, keys_values.transpose(0, 1))
+        by_head = by_slot.transpose(1, 2)  # [2, G, P S, D]
+        grouped = queries.view(len(queries), num_groups, -1, head_dim)  # [N, G, R, D]
+        # One call per sequence: reading the context in place beats gathering all into one padded batch.
         outputs = [
-            _attend_one(queries[segment.rows], *_context(segment, plane, by_slot), segment)
+            _attend_one(grouped[segment.rows], _context(segment, plane, by_head), segment)
             for segment in self._segments
         ]
-        return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+        return torch.cat(outputs).view(len(queries), -1)
 
 
-def _attend_one(queries: Tensor, keys: Tensor, values: Tensor, segment: Segment) -> Tensor:
-    """One sequence. queries: [n, H, D]; keys, values: [T, G, D]; gives [n, H * D]."""
-    num_rows, num_heads, head_dim = queries.shape
-    num_groups = keys.shape[1]
-    keys, values = keys.transpose(0, 1), values.transpose(0, 1)  # [G, T, D]
-    if num_rows == 1:
+def _attend_one(queries: Tensor, context: Tensor, segment: Segment) -> Tensor:
+    """One sequence. queries: [n, G, R, D]; context: K and V, [2, G, T, D]; gives [n, G, R, D]."""
+    keys, values = context.unsqueeze(1).unbind()  # [1, G, T, D]
+    if len(queries) == 1:
         # The R heads of a group share their keys and hide nothing from each other: R queries of one head.
-        grouped = queries.view(1, num_groups, -1, head_dim)
-        return scaled_dot_product_attention(grouped, keys[None], values[None]).reshape(1, -1)
-    repeats = num_heads // num_groups
+        return scaled_dot_product_attention(queries, keys, values)
+    repeats = queries.shape[2]
     out = scaled_dot_product_attention(
-        queries.view(num_rows, num_groups, repeats, head_dim).permute(1, 2, 0, 3),  # [G, R, n, D]
-        keys[:, None].expand(-1, repeats, -1, -1),  # a view: no copy of the keys per query head
-        values[:, None].expand(-1, repeats, -1, -1),
+        queries.permute(1, 2, 0, 3),  # [G, R, n, D]
+        keys.transpose(0, 1).expand(-1, repeats, -1, -1),  # a view: no copy of the keys per query head
+        values.transpose(0, 1).expand(-1, repeats, -1, -1),
         attn_mask=segment.mask,
         is_causal=segment.is_causal,
     )
-    return out.permute(2, 0, 1, 3).reshape(num_rows, -1)
+    return out.permute(2, 0, 1, 3)
 
 
-def _context(segment: Segment, plane: Tensor, by_slot: Tensor) -> tuple[Tensor, Tensor]:
-    """Give K and V of the whole context, [T, G, D] each: a view of the pool, or gathered page by page."""
+def _context(segment: Segment, plane: Tensor, by_head: Tensor) -> Tensor:
+    """Give K and V of the whole context, [2, G, T, D]: a view of the pool, or gathered page by page."""
     if segment.slots is not None:
-        return by_slot[0, segment.slots], by_slot[1, segment.slots]
+        return by_head[:, :, segment.slots]
     assert segment.pages is not None
     gathered = plane.index_select(1, segment.pages).view(2, -1, *plane.shape[3:])
-    return gathered[0, : segment.context_len], gathered[1, : segment.context_len]
+    return gathered[:, : segment.context_len].transpose(1, 2)
 
 
 def _new_slots(chunk: Chunk, page_size: int) -> list[int]:
