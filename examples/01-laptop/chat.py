@@ -21,6 +21,9 @@ class NoAnswer(Exception):
 
 def main(argv: list[str]) -> int:
     router = argv[0] if argv else "http://127.0.0.1:8000"
+    if not router.startswith("http://") or len(argv) > 2:
+        print("usage: chat.py [http://HOST:PORT [QUESTION]]", file=sys.stderr)
+        return 1
     question = argv[1] if len(argv) > 1 else QUESTION
     print(f"question: {question}\nanswer:   ", end="", flush=True)
     try:
