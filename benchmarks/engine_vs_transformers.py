@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 import transformers
@@ -209,8 +209,7 @@ def _same_model(model_path: str, dtype: torch.dtype) -> transformers.LlamaForCau
     model.tie_weights()
     assert model.generation_config is not None
     model.generation_config.eos_token_id = None  # never stops early
-    torch.nn.Module.to(model, dtype)  # in place; transformers' own signature hides this one
-    return model.eval()
+    return cast(transformers.LlamaForCausalLM, cast(torch.nn.Module, model).to(dtype).eval())
 
 
 def _cpu_name() -> str:

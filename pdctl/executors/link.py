@@ -57,6 +57,8 @@ class NodeLink:
                 break
             self._ship()
             done = self._shell.run(self._argv(verb, names), stdin=stdin, timeout_s=timeout_s)
+        if _lacks_shim(done):
+            raise self._not_shipped("its folder does not last")
         if done.code != 0:
             raise self._failed(done, verb)
         try:
@@ -92,11 +94,14 @@ class NodeLink:
         except FileNotFoundError:  # the folder was removed while we wrote; the next try tells
             return
         except OSError as error:
-            raise DiagnosticError.one(
-                "PD501",
-                f"cannot put the shim on {self.label}: {error.strerror or error}",
-                help=f"make `{self.root()}` writable, or free some space there",
-            ) from error
+            raise self._not_shipped(error.strerror or str(error)) from error
+
+    def _not_shipped(self, why: str) -> DiagnosticError:
+        return DiagnosticError.one(
+            "PD501",
+            f"cannot put the shim on {self.label}: {why}",
+            help=f"make `{self.root()}` writable, or free some space there",
+        )
 
     def _failed(self, done: Completed, verb: str) -> DiagnosticError:
         if done.code == 127:

@@ -38,7 +38,11 @@ def observe_status(name: str, executor: Executor, plan: LaunchPlan | None) -> De
     running = {process.id: process for process in observed.processes}
     processes = [_planned(spec, running.get(spec.id), readiness.get(spec.id), num_requests) for spec in specs]
     planned_ids = {spec.id for spec in specs}
-    processes += [_stray(process) for process in observed.processes if process.id not in planned_ids]
+    processes += [
+        _stray(process)
+        for process in observed.processes
+        if process.id not in planned_ids and (process.phase.is_alive or process.num_alive)
+    ]
     holder = executor.holder(name)
     return DeploymentStatus(
         name=name,

@@ -40,18 +40,28 @@ class Transformer:
         positions = self._int64([pos for chunk in chunks for pos in _positions(chunk)])
         rotation = self._rotary.at(positions)
         attention = StepAttention(chunks, self._pool)
+        last_rows = self._int64(_last_rows(chunks))
         hidden = F.embedding(token_ids, self._weights.embedding)  # [N, hidden]
         for layer, plane in zip(self._weights.layers, self._planes, strict=True):
-            hidden = self._layer(layer, hidden, rotation, attention, plane)
-        last = hidden[self._int64(_last_rows(chunks))]
-        return self._project(self._norm(last, self._weights.final_norm), self._weights.head).float()
+            is_last = layer is self._weights.layers[-1]
+            hidden = self._layer(layer, hidden, rotation, attention, plane, last_rows if is_last else None)
+        return self._project(self._norm(hidden, self._weights.final_norm), self._weights.head).float()
 
     def _layer(
-        self, layer: LayerWeights, hidden: Tensor, rotation: Rotation, attention: StepAttention, plane: Tensor
+        self,
+        layer: LayerWeights,
+        hidden: Tensor,
+        rotation: Rotation,
+        attention: StepAttention,
+        plane: Tensor,
+        kept_rows: Tensor | None,
     ) -> Tensor:
-        """One decoder layer, [N, hidden] to [N, hidden]."""
+        """One decoder layer, [N, hidden] to the same; of `kept_rows` alone where nothing reads the others."""
         queries, keys_values = self._qkv(layer, self._norm(hidden, layer.attention_norm), rotation)
-        hidden = hidden + self._project(attention.attend(queries, keys_values, plane), layer.o)
+        attended = attention.attend(queries, keys_values, plane)
+        if kept_rows is not None:
+            attended, hidden = attended[kept_rows], hidden[kept_rows]
+        hidden = hidden + self._project(attended, layer.o)
         gate, up = self._project(self._norm(hidden, layer.mlp_norm), layer.gate_up).chunk(2, dim=-1)
         return hidden + self._project(F.silu(gate).mul_(up), layer.down)
 
@@ -67,7 +77,7 @@ class Transformer:
         return queries, qkv[:, num_heads:].unflatten(1, (2, num_kv_heads))
 
     def _norm(self, hidden: Tensor, weight: Tensor) -> Tensor:
-        """RMSNorm over the last dimension, computed in float32; five small operations where torch's own has ten."""
+        """RMSNorm over the last dimension, computed in float32: five operations where torch's own has ten."""
         norm = torch.linalg.vector_norm(hidden, dim=-1, keepdim=True, dtype=torch.float32)
         scale = torch.addcmul(self._eps, norm, norm, value=1 / hidden.shape[-1]).rsqrt_()
         return (hidden * scale).mul_(weight).to(hidden.dtype)

@@ -31,7 +31,7 @@ class TensorSource(Protocol):
 class Projection:
     """`y = x W^T + b`."""
 
-    weight: Tensor  # [out, in]
+    weight: Tensor  # [out, in], in memory perhaps [in, out]: see `_new_matrix`
     bias: Tensor | None  # [out]
 
 
@@ -121,7 +121,7 @@ class _Loader:
     def _fused(self, parts: Sequence[tuple[str, int]], in_size: int, *, has_bias: bool) -> Projection:
         """Stack the parts' rows into one matrix: one large product costs less than several small ones."""
         out_size = sum(rows for _, rows in parts)
-        weight = torch.empty((out_size, in_size), dtype=self._dtype, device=self._device)
+        weight = self._new_matrix(out_size, in_size)
         bias = torch.empty(out_size, dtype=self._dtype, device=self._device) if has_bias else None
         start = 0
         for name, rows in parts:
@@ -130,6 +130,16 @@ class _Loader:
                 bias[start : start + rows].copy_(self._read(f"{name}.bias", (rows,)))
             start += rows
         return Projection(weight=weight, bias=bias)
+
+    def _new_matrix(self, out_size: int, in_size: int) -> Tensor:
+        """Give memory for one weight, [out, in], laid out as products read it fastest.
+
+        On a CPU in float32 that is by columns: one SmolLM2 step (torch 2.13, AVX2) takes 24 ms instead of 30
+        for one row, 38 instead of 56 for two, 243 instead of 277 for 64. In half types it is much slower.
+        """
+        if self._device.type == "cpu" and self._dtype == torch.float32:
+            return torch.empty((in_size, out_size), dtype=self._dtype).t()
+        return torch.empty((out_size, in_size), dtype=self._dtype, device=self._device)
 
     def _read(self, name: str, shape: tuple[int, ...]) -> Tensor:
         tensor = self._source.read(name)
