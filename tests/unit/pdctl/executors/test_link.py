@@ -47,7 +47,8 @@ def test_a_shim_that_another_operator_removes_meanwhile_is_shipped_again(make_sh
 
 def test_a_shim_that_still_is_missing_after_shipping_is_a_fault(make_shell, lacks_shim):
     link = _link(make_shell(answers=[lacks_shim] * 9))
-    assert _failed(lambda: link.call("list")) == ("PD502", "the shim on n1 failed at `list` with code 2")
+    lost = ("PD501", "cannot put the shim on n1: its folder does not last")
+    assert _failed(lambda: link.call("list")) == lost
 
 
 def test_the_node_is_asked_once_for_its_root(make_shell):
