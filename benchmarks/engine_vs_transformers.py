@@ -128,7 +128,7 @@ class _TokenClock(transformers.StoppingCriteria):
     def __init__(self) -> None:
         self.times_s: list[float] = []
 
-    def __call__(self, input_ids: Tensor, scores: Tensor, **_options: object) -> Tensor:
+    def __call__(self, input_ids: Tensor, scores: Tensor, **_: object) -> Tensor:  # pyright: ignore
         self.times_s.append(time.perf_counter())
         return torch.zeros(len(input_ids), dtype=torch.bool)
 

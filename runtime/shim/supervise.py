@@ -128,11 +128,21 @@ def _end_leftovers(run: Run) -> int:
     started = time.monotonic()
     for process in leftovers:
         send_signal(process, signal.SIGTERM)
-    while leftovers and time.monotonic() < started + LEFTOVER_GRACE_S + KILL_TRIES_S:
+    while (leftovers or _has_children()) and time.monotonic() < started + LEFTOVER_GRACE_S + KILL_TRIES_S:
         signal.sigtimedwait(WATCHED, 0.02)
         _reap(0)
         leftovers = _family(run)
+        num_leftovers = max(num_leftovers, len(leftovers))
         if time.monotonic() > started + LEFTOVER_GRACE_S:
             for process in leftovers:
                 send_signal(process, signal.SIGKILL)
     return num_leftovers
+
+
+def _has_children() -> bool:
+    """Whether the kernel knows children of ours. A look at /proc can miss one whose parent ends just then."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True

@@ -31,8 +31,8 @@ Answers = list[list[int]]
 
 
 def prompt_lengths() -> list[int]:
-    """From 1 to 1,500, many short and some long, as requests are."""
-    return [max(1, round(LONGEST_PROMPT ** (number / (NUM_PROMPTS - 1)))) for number in range(NUM_PROMPTS)]
+    """From 1 to 1,500, many short and some long, as requests are; about 5,000 in all."""
+    return [round(LONGEST_PROMPT ** ((number / (NUM_PROMPTS - 1)) ** 2)) for number in range(NUM_PROMPTS)]
 
 
 def greedy_by_transformers(model, prompts: Prompts) -> Answers:
