@@ -1,4 +1,5 @@
 """What runs on the nodes: the shim, the reference engine, its bootstrap server and mini load balancer.
 
-`runtime` and `pdctl` never import each other. They meet in spec.json, status.json, output.log, argv, env and HTTP.
+`runtime` and `pdctl` never import each other. They meet in spec.json, status.json, output.log, argv,
+environment and HTTP.
 """

@@ -1,7 +1,7 @@
 """The values that cross between the HTTP server and the engine loop.
 
-The server (asyncio, main thread) submits a `GenerateInput` and gets `TokenEvent`s back; the engine loop (its own
-thread) calls the listener. Nothing else is shared between the two.
+The server (asyncio, main thread) submits a `GenerateInput` and gets `TokenEvent`s back; the engine loop (its
+own thread) calls the listener. Nothing else is shared between the two.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class TokenLogprob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """The end of a request; `status` is the HTTP status of an abort (400 the caller's fault, 500 ours, 503 retry)."""
+    """The end of a request; `status` is an abort's HTTP status: 400 the caller's fault, 500 ours, 503 retry."""
 
     reason: FinishReason
     matched: int | str | None = None  # the stop token or stop string
@@ -108,10 +108,10 @@ Listener = Callable[[TokenEvent], None]
 
 
 class Engine(Protocol):
-    """The engine loop as the HTTP server sees it. Every method may be called from any thread and returns at once."""
+    """The engine loop as the HTTP server sees it. Every method may be called from any thread, returns at once."""
 
     def submit(self, request: GenerateInput, listener: Listener) -> None:
-        """Queue a request; `listener` is called on the engine thread, in order, until an event has `finish`."""
+        """Queue a request; the engine thread calls `listener`, in order, until an event has `finish`."""
         ...
 
     def abort(self, rid: str) -> None:

@@ -63,7 +63,11 @@ def parse_settings(argv: Sequence[str] | None = None) -> EngineSettings:
     add("--page-size", type=_positive, default=16, help="token slots per KV page")
     add("--dtype", choices=["float32", "bfloat16", "float16"], default="float32")
     add("--device", default="cpu")
-    add("--max-total-tokens", type=_positive, help="token slots in the KV pool (default: what --kv-pool-mb holds)")
+    add(
+        "--max-total-tokens",
+        type=_positive,
+        help="token slots in the KV pool (default: what --kv-pool-mb holds)",
+    )
     add("--kv-pool-mb", type=_positive, default=1024, help="memory for the KV pool, MiB")
     add("--max-running-requests", type=_positive, default=32)
     add("--chunked-prefill-size", type=_positive, default=512, help="prompt tokens computed in one step")
@@ -74,7 +78,11 @@ def parse_settings(argv: Sequence[str] | None = None) -> EngineSettings:
     add("--waiting-timeout", dest="waiting_timeout_s", type=float, default=300.0, metavar="SECONDS")
     add("--heartbeat-interval", dest="heartbeat_interval_s", type=float, default=5.0, metavar="SECONDS")
     add("--verify-kv", action="store_true", help="checksum the KV of every request on both sides")
-    add("--log-level", choices=["debug", "info", "warning", "error"], default=os.environ.get("PDCTL_LOG_LEVEL", "info"))
+    add(
+        "--log-level",
+        choices=["debug", "info", "warning", "error"],
+        default=os.environ.get("PDCTL_LOG_LEVEL", "info"),
+    )
     values = vars(parser.parse_args(argv))
     values["served_model_name"] = values["served_model_name"] or values["model_path"]
     return EngineSettings(**values)

@@ -1,7 +1,7 @@
 """Arithmetic of the paged KV pool: sizes and byte offsets, no tensors, no I/O.
 
-The pool is one allocation, laid out `[layer, k_or_v, page, slot, kv_head, head_dim]`. One page of one layer's K (or
-V) is therefore one contiguous run, and runs of neighbouring pages join into one.
+The pool is one allocation, laid out `[layer, k_or_v, page, slot, kv_head, head_dim]`. One page of one layer's
+K (or V) is therefore one contiguous run, and runs of neighbouring pages join into one.
 """
 
 from __future__ import annotations
