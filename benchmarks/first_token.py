@@ -3,8 +3,8 @@
     python benchmarks/first_token.py [--rounds 7] [--json FILE]
 
 SmolLM2 on this machine's CPUs, one request at a time, streamed. The engines of both shapes get the same
-threads, so the difference is what disaggregation adds: two more HTTP hops, the handshake of the room, the pages
-of the last chunk, one more step of the scheduler.
+threads, so the difference is what disaggregation adds: two more HTTP hops, the handshake of the room, the
+pages of the last chunk, one more step of the scheduler.
 """
 
 from __future__ import annotations

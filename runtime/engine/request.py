@@ -67,7 +67,7 @@ class TokenLogprob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """The end of a request; `status` is an abort's HTTP status: 400 the caller's fault, 500 ours, 503 retry."""
+    """The end of a request; `status` is an abort's HTTP status: 400 theirs, 500 ours, 503 retry."""
 
     reason: FinishReason
     matched: int | str | None = None  # the stop token or stop string
@@ -108,7 +108,7 @@ Listener = Callable[[TokenEvent], None]
 
 
 class Engine(Protocol):
-    """The engine loop as the HTTP server sees it. Every method may be called from any thread, returns at once."""
+    """The engine loop as the HTTP server sees it. Any thread may call any method; each returns at once."""
 
     def submit(self, request: GenerateInput, listener: Listener) -> None:
         """Queue a request; the engine thread calls `listener`, in order, until an event has `finish`."""
