@@ -1,7 +1,8 @@
-"""The order of a change: see that it can work, get nodes ready, stop what must go, start, wait."""
+"""The order of a change: see that it can work, get nodes ready, then stop, start and wait."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pdctl.apply.ports import require_free_ports
@@ -11,7 +12,7 @@ from pdctl.apply.stop import stop_processes
 from pdctl.clock import Clock
 from pdctl.events import EventSink
 from pdctl.executors.base import Executor
-from pdctl.plan.model import LaunchPlan
+from pdctl.plan.model import LaunchPlan, RoleKind
 from pdctl.reconcile.model import ChangeSet, Op
 from pdctl.state.observed import ObservedState
 
@@ -26,17 +27,40 @@ class Change:
 
 
 def apply(
-    change: Change, executor: Executor, *, sink: EventSink, clock: Clock, options: RolloutOptions
+    change: Change,
+    executor: Executor,
+    *,
+    sink: EventSink,
+    clock: Clock,
+    options: RolloutOptions,
+    commit: Callable[[], None],
 ) -> None:
     """Make the plan true. Raises `DiagnosticError` on the first step that fails; what runs then goes on.
 
-    Nothing is stopped before all ports are known to be free and all nodes are ready to start.
+    `commit` is called once all ports are known to be free and all nodes are ready: before it nothing is
+    touched, after it the new plan is the one in force. A process that is replaced goes down just before its
+    successor starts, so a router keeps serving until the engines behind its successor are ready.
     """
     plan, changes = change.plan, change.changes
-    to_stop = changes.of(Op.STOP, Op.REPLACE)
-    to_start = {each.process_id: each.cause for each in changes.of(Op.CREATE, Op.REPLACE)}
-    starting = [process for process in plan.processes if process.id in to_start]
-    require_free_ports(plan.name, starting, executor, stopping={each.process_id for each in to_stop})
+    strays = changes.of(Op.STOP)
+    starts = {each.process_id: each for each in changes.of(Op.CREATE, Op.REPLACE)}
+    starting = [process for process in plan.processes if process.id in starts]
+    stopping = {each.process_id for each in (*strays, *changes.of(Op.REPLACE))}
+    require_free_ports(plan.name, starting, executor, stopping=stopping)
     prepare_nodes(starting, executor, sink)
-    stop_processes(plan.name, to_stop, change.observed, executor, sink=sink)
-    Rollout(plan=plan, executor=executor, sink=sink, clock=clock, options=options).run(to_start)
+    commit()
+    rollout = Rollout(
+        plan=plan,
+        observed=change.observed,
+        executor=executor,
+        sink=sink,
+        clock=clock,
+        options=options,
+    )
+    # New engines may need the place of old ones. Otherwise old ones go last: a router may still send there.
+    strays_first = any(process.role is not RoleKind.ROUTER for process in starting)
+    if strays_first:
+        stop_processes(plan.name, strays, change.observed, executor, sink=sink)
+    rollout.run(starts)
+    if not strays_first:
+        stop_processes(plan.name, strays, change.observed, executor, sink=sink)

@@ -20,16 +20,21 @@ def require_free_ports(
     ]
     leaving = {f"{deployment}/{process_id}" for process_id in stopping}
     answers = executor.ports(queries) if queries else ()
-    faults = [
-        _taken(process, claim, answer)
+    in_the_way = [
+        (process, claim, answer)
         for (process, claim), answer in zip(wanted, answers, strict=True)
         if answer.problem is not None and answer.process not in leaving
     ]
-    if faults:
-        raise DiagnosticError(faults)
+    if in_the_way:
+        known = executor.deployments()
+        raise DiagnosticError(
+            _taken(process, claim, answer, known=known) for process, claim, answer in in_the_way
+        )
 
 
-def _taken(process: ProcessSpec, claim: PortClaim, answer: PortAnswer) -> Diagnostic:
+def _taken(
+    process: ProcessSpec, claim: PortClaim, answer: PortAnswer, *, known: Collection[str]
+) -> Diagnostic:
     if answer.problem != "taken":
         return Diagnostic(
             code="PD411",
@@ -37,8 +42,12 @@ def _taken(process: ProcessSpec, claim: PortClaim, answer: PortAnswer) -> Diagno
             notes=(f"the address is tried on node `{process.node}`",),
         )
     if answer.process is not None:
-        deployment = answer.process.partition("/")[0]
-        holder, help = f"`{answer.process}` of pdctl", f"`pdctl down {deployment}`, or choose other ports"
+        name = answer.process.partition("/")[0]
+        elsewhere = "" if name in known else ", with the `PDCTL_STATE_DIR` that it was started with"
+        holder, help = (
+            f"`{answer.process}` of pdctl",
+            f"`pdctl down {name}`{elsewhere}, or choose other ports",
+        )
     else:
         who = f"process {answer.pid}" if answer.pid is not None else "another process"
         holder = f"{who} (`{answer.command}`)" if answer.command else who

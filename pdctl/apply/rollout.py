@@ -1,4 +1,4 @@
-"""Start processes in their order and wait until each serves, watching all of them meanwhile."""
+"""Start processes in their order, each in place of its predecessor, and wait until each serves."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from pdctl.apply.faults import has_ended, how_it_ended, is_late, not_started
+from pdctl.apply.stop import stop_processes
 from pdctl.apply.tails import last_lines
 from pdctl.clock import Clock
 from pdctl.diagnostics import Diagnostic, DiagnosticError
@@ -15,7 +16,8 @@ from pdctl.executors.base import Executor
 from pdctl.executors.calls import StartOutcome
 from pdctl.health import ask_readiness
 from pdctl.plan.model import LaunchPlan, ProcessSpec
-from pdctl.state.observed import ObservedProcess
+from pdctl.reconcile.model import Change, Op
+from pdctl.state.observed import ObservedProcess, ObservedState
 
 START_THREADS = 32
 FIRST_POLL_S = 0.1
@@ -37,7 +39,7 @@ class _Track:
     """How far one process has come."""
 
     process: ProcessSpec
-    cause: str | None  # of its start; None: it runs already
+    change: Change | None  # that starts it; None: it runs already
     since: float | None = None  # when it was started, or first watched
     is_ready: bool = False
     reason: str = "not probed yet"
@@ -48,6 +50,7 @@ class Rollout:
     """One walk from change to readiness. Made for a single `run`."""
 
     plan: LaunchPlan
+    observed: ObservedState  # before the first change
     executor: Executor
     sink: EventSink
     clock: Clock
@@ -55,8 +58,8 @@ class Rollout:
     _tracks: dict[str, _Track] = field(default_factory=dict[str, _Track])
     _said_at: float = 0.0
 
-    def run(self, to_start: Mapping[str, str]) -> None:
-        """Start `to_start` (causes by process id) and return when every process of the plan is ready.
+    def run(self, starts: Mapping[str, Change]) -> None:
+        """Carry out `starts` (by process id) and return when every process of the plan is ready.
 
         Raises `DiagnosticError` when one fails or passes its deadline. All that failed by then are told,
         what runs goes on, and nothing more is started.
@@ -64,9 +67,9 @@ class Rollout:
         began = self.clock.now()
         self._said_at = began
         for process in self.plan.processes:
-            cause = to_start.get(process.id)
+            change = starts.get(process.id)
             self._tracks[process.id] = _Track(
-                process=process, cause=cause, since=None if cause is not None else began
+                process=process, change=change, since=None if change is not None else began
             )
         if not self.options.wait:
             self._start([track for track in self._tracks.values() if track.since is None])
@@ -90,10 +93,11 @@ class Rollout:
         ]
 
     def _start(self, tracks: Sequence[_Track]) -> None:
-        for track in tracks:
-            self.sink.on(
-                Starting(process_id=track.process.id, node=track.process.node, cause=track.cause or "")
-            )
+        changes = [track.change for track in tracks if track.change is not None]
+        replaced = [change for change in changes if change.op is Op.REPLACE]
+        stop_processes(self.plan.name, replaced, self.observed, self.executor, sink=self.sink)
+        for change in changes:
+            self.sink.on(Starting(process_id=change.process_id, node=change.node, cause=change.cause))
         with ThreadPoolExecutor(max_workers=START_THREADS) as pool:
             outcomes = list(pool.map(self._start_one, tracks))
         now = self.clock.now()
@@ -120,7 +124,7 @@ class Rollout:
         for track in waiting:
             answer = answers[track.process.id]
             track.is_ready, track.reason = answer.is_ready, answer.reason
-            if track.is_ready:
+            if track.is_ready and track.change is not None:
                 self.sink.on(Ready(process_id=track.process.id, elapsed_s=self._elapsed_s(track)))
         waiting = [track for track in waiting if not track.is_ready]
         self._require_in_time(waiting)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ from pdctl.cli.planning import looks_like_file, refuse_shipped_name
 from pdctl.cli.usage import UsageFault
 from pdctl.lifecycle.access import deployments
 from pdctl.lifecycle.planning import TopologySource, plan_file
+
+_ID = re.compile(r"(prefill|decode|router)-\d+(\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,15 +21,19 @@ class Target:
 
 
 def target_of(name: str | None, words: Sequence[str]) -> Target:
-    """`words` are ids, each maybe qualified as `NAME/decode-0`; all must mean one deployment."""
-    names = {word.partition("/")[0] for word in words if "/" in word}
+    """`words` are ids, each maybe qualified as `NAME/decode-0`, or the deployment's bare name.
+
+    All must mean one deployment.
+    """
+    bare = {word for word in words if not _ID.fullmatch(word.rpartition("/")[2])} & set(deployments())
+    names = bare | {word.partition("/")[0] for word in words if "/" in word}
     if name is not None:
         names.add(name)
     if len(names) > 1:
         raise UsageFault(f"these ids are of {_and(sorted(names))}", hint="one deployment at a time")
     return Target(
         name=names.pop() if names else only_deployment("`--name NAME`"),
-        ids=tuple(word.rpartition("/")[2] for word in words),
+        ids=tuple(word.rpartition("/")[2] for word in words if word not in bare),
     )
 
 

@@ -36,7 +36,11 @@ def down(name: str, sink: EventSink, *, purge: bool = False) -> DownOutcome:
     deployment = open_deployment(name)
     executor = deployment.executor
     deployment.require_known()
-    with interruptible(name, executor), locked(name, "down", executor, sink), audited(name, "down") as note:
+    with (
+        interruptible(name, executor),
+        locked(name, "down", executor, sink, even_on_a_full_disk=True),
+        audited(name, "down") as note,
+    ):
         observed = executor.observe(name)
         changes = stop_everything(observed)
         note(changes)

@@ -13,10 +13,22 @@ from pdctl.state.lock import Held, Owner, this_owner
 
 
 @contextmanager
-def locked(name: str, verb: str, nodes: DeploymentLock, sink: EventSink) -> Generator[Owner]:
-    """Hold the deployment's lock. Raises `DiagnosticError` when somebody else has it."""
+def locked(
+    name: str, verb: str, nodes: DeploymentLock, sink: EventSink, *, even_on_a_full_disk: bool = False
+) -> Generator[Owner]:
+    """Hold the deployment's lock. Raises `DiagnosticError` when somebody else has it.
+
+    With `even_on_a_full_disk`, a lock that can't be written is done without as long as nobody holds it:
+    stopping a deployment must not need space.
+    """
     owner = this_owner(verb)
-    outcome = nodes.lock(name, owner)
+    try:
+        outcome = nodes.lock(name, owner)
+    except DiagnosticError as error:
+        if not even_on_a_full_disk or not _is_about_the_lock(error) or nodes.holder(name) is not None:
+            raise
+        yield owner
+        return
     if isinstance(outcome, Held):
         raise DiagnosticError.one(
             "PD607",
@@ -29,6 +41,10 @@ def locked(name: str, verb: str, nodes: DeploymentLock, sink: EventSink) -> Gene
         yield owner
     finally:
         nodes.unlock(name, owner)
+
+
+def _is_about_the_lock(error: DiagnosticError) -> bool:
+    return all(each.code == "PD505" for each in error.diagnostics)
 
 
 def owner_text(owner: Owner) -> str:

@@ -48,10 +48,10 @@ def up(planned: Planned, sink: EventSink, options: UpOptions) -> UpOutcome:
 
 
 def restart(name: str, ids: tuple[str, ...], sink: EventSink, options: UpOptions) -> UpOutcome:
-    """Restart the instances that `ids` name, by instance or process, as the last `up` planned them."""
+    """Restart the instances that `ids` name, by instance or process, as last planned; no ids mean all."""
     deployment = open_deployment(name)
     plan = deployment.require_plan()
-    instances = instances_of(plan, ids)
+    instances = instances_of(plan, ids) if ids else {instance.id for instance in plan.instances}
     return _make_true(plan, deployment.executor, sink, options, verb="restart", restart_ids=instances)
 
 
@@ -75,10 +75,14 @@ def _make_true(
         _refuse_unreachable(plan, {node.name for node in observed.unreachable})
         changes = reconcile(plan, observed, restart=restart_ids)
         note(changes)
-        _keep_plan(plan, executor)
-        change = Change(plan=plan, observed=observed, changes=changes)
-        rollout = RolloutOptions(wait=options.wait, deadline_s=options.deadline_s)
-        apply(change, executor, sink=sink, clock=clock, options=rollout)
+        apply(
+            Change(plan=plan, observed=observed, changes=changes),
+            executor,
+            sink=sink,
+            clock=clock,
+            options=RolloutOptions(wait=options.wait, deadline_s=options.deadline_s),
+            commit=lambda: _keep_plan(plan, executor),
+        )
         if options.wait and options.canary and plan.canary and not changes.is_empty:
             run_canary(plan, executor, sink=sink, clock=clock)
     return UpOutcome(

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+# Below it, logits divided by the temperature leave the range of float32. SGLang's limit (sampling_params.py).
+SMALLEST_TEMPERATURE = 1e-6
+
 
 class FinishReason(StrEnum):
     """Why a request ended, in the words of SGLang's `meta_info.finish_reason.type`."""
@@ -35,7 +38,7 @@ class SamplingParams:
 
     @property
     def is_greedy(self) -> bool:
-        return self.temperature == 0.0 or self.top_k == 1
+        return self.temperature < SMALLEST_TEMPERATURE or self.top_k == 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -215,18 +215,48 @@ def test_a_state_directory_that_can_not_be_written_is_a_diagnostic(bench):
 
 @pytest.fixture
 def tiny_disk(tmp_path):
-    """A file system of 256 KiB."""
+    """A file system of half a MiB."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)], check=True)
     yield folder
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def test_a_full_disk_is_a_diagnostic_and_leaves_nothing_running(bench, tiny_disk):
-    (tiny_disk / "filler").write_bytes(b"x" * 240 * 1024)
+    (tiny_disk / "filler").write_bytes(b"x" * 496 * 1024)
     up = bench.pdctl("up", bench.topology(), PDCTL_STATE_DIR=str(tiny_disk / "state"))
     assert up.code == 1
     assert "No space left on device" in up.err
     assert "Traceback" not in up.err
     assert bench.marked_pids() == []
+
+
+def test_a_deployment_can_be_taken_down_on_a_full_disk(bench, tiny_disk):
+    state = str(tiny_disk / "state")
+    assert bench.pdctl("up", bench.topology(), PDCTL_STATE_DIR=state).code == 0
+    with (tiny_disk / "filler").open("wb", buffering=0) as filler, pytest.raises(OSError, match="No space"):
+        while True:
+            filler.write(b"x" * 512)
+    bench.pdctl("down", "bench", PDCTL_STATE_DIR=state)
+    assert bench.marked_pids() == []
+
+
+def test_a_refused_up_leaves_the_plan_in_force(bench):
+    bench.pdctl("up", bench.topology())
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        taken = stranger.getsockname()[1]
+        refused = bench.pdctl("up", "t.yaml", "--set", f"decode.port={taken}")
+    assert refused.code == 1
+    assert [claim["port"] for claim in bench.processes()["decode-0.0"]["ports"]] == [bench.ports["decode"]]
+    assert bench.pdctl("restart", "decode-0").code == 0
+    bench.pdctl("down", "bench")
+
+
+def test_an_engine_that_fails_to_join_leaves_the_endpoint_serving(bench):
+    bench.pdctl("up", bench.topology())
+    router = bench.processes()["router-0.0"]["pid"]
+    doomed = "instances: 2, env: {DUMMY_EXIT_AFTER_S: '0.2', DUMMY_READY_AFTER_S: '9'}"
+    assert bench.pdctl("up", bench.topology(decode=doomed)).code == 1
+    assert bench.processes()["router-0.0"]["pid"] == router
+    bench.pdctl("down", "bench")

@@ -66,6 +66,9 @@ class ScriptedCluster:
     survivors: dict[str, StopOutcome] = field(default_factory=dict)
     urls: dict[str, str] = field(default_factory=dict)
 
+    def deployments(self) -> tuple[str, ...]:
+        return ("test",)
+
     def observe(self, deployment: str) -> ObservedState:
         return ObservedState(
             deployment=deployment,

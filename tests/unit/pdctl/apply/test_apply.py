@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -33,7 +34,14 @@ def bring(cluster, sink, clock):
     def run(plan, observed=None):
         observed = observed or cluster.observe(plan.name)
         change = Change(plan=plan, observed=observed, changes=reconcile(plan, observed))
-        apply(change, cluster, sink=sink, clock=clock, options=RolloutOptions())
+        apply(
+            change,
+            cluster,
+            sink=sink,
+            clock=clock,
+            options=RolloutOptions(),
+            commit=lambda: cluster.calls.append("commit"),
+        )
 
     return run
 
@@ -61,15 +69,58 @@ def test_a_port_of_another_deployment_names_it(plan, cluster, bring):
         bring(plan)
     (fault,) = raised.value.diagnostics
     assert fault.message == "port 30000 on `n1` is taken by `other/prefill-0.0` of pdctl"
-    assert fault.help == "`pdctl down other`, or choose other ports"
+    assert fault.help == (
+        "`pdctl down other`, with the `PDCTL_STATE_DIR` that it was started with, or choose other ports"
+    )
 
 
 def test_a_port_of_a_process_that_is_about_to_stop_counts_as_free(plan, cluster, bring):
     bring(plan)
     cluster.taken = {30000: taken(30000, pid=77, process="test/prefill-0.0")}
     bring(plan)  # the scripted digests differ, so everything is replaced
-    assert cluster.calls[3] == "stop router-0.0"
-    assert cluster.calls[4] == "stop prefill-0.0 decode-0.0"
+    assert cluster.calls[4:] == [
+        "commit",
+        "stop prefill-0.0 decode-0.0",
+        "start prefill-0.0",
+        "start decode-0.0",
+        "stop router-0.0",
+        "start router-0.0",
+    ]
+
+
+def test_a_router_serves_on_when_an_engine_behind_its_successor_fails(plan, cluster, bring, script):
+    bring(plan)
+    cluster.scripts = {"decode-0.0": script(ready_after_s=None, ends_after_s=0.5)}
+    with pytest.raises(DiagnosticError, match="PD602"):
+        bring(plan)
+    assert "stop router-0.0" not in cluster.calls
+    assert "router-0.0" in cluster.started
+
+
+def test_an_instance_that_leaves_goes_after_the_router_that_sent_there(
+    plan, cluster, bring, make_topology, make_inventory, reference_programs
+):
+    larger = compile_plan(make_topology(decode={"instances": 2}), make_inventory(1), reference_programs)
+    bring(larger)
+    cluster.calls.clear()
+    observed = replace(
+        cluster.observe(plan.name),
+        processes=tuple(
+            replace(each, digest=planned.digest) if (planned := plan.process(each.id)) else each
+            for each in cluster.observe(plan.name).processes
+            if each.id != "router-0.0"
+        )
+        + tuple(each for each in cluster.observe(plan.name).processes if each.id == "router-0.0"),
+    )
+    bring(plan, observed)
+    assert cluster.calls == ["commit", "stop router-0.0", "start router-0.0", "stop decode-1.0"]
+
+
+def test_the_plan_in_force_stays_when_a_change_is_refused_before_it_begins(plan, cluster, bring):
+    cluster.taken = {8000: taken(8000)}
+    with pytest.raises(DiagnosticError):
+        bring(plan)
+    assert "commit" not in cluster.calls
 
 
 def test_a_process_that_can_not_be_killed_stops_the_change(plan, cluster, bring):
@@ -103,7 +154,7 @@ def test_a_model_is_fetched_once_per_node_with_its_progress(builtin_plan, cluste
         )
     }
     bring(builtin_plan)
-    assert cluster.calls[0] == "run json on n1"
+    assert cluster.calls[:2] == ["run json on n1", "commit"]
     assert [call for call in cluster.calls if call.startswith("run")] == ["run json on n1"]
     progress = [event for event in sink.events if isinstance(event, Preparing)]
     assert [(event.text, event.received_bytes) for event in progress] == [
@@ -163,5 +214,12 @@ def test_a_canary_that_fails_says_what_came_back(plan, cluster, sink, clock, ans
 def test_nothing_is_asked_of_the_nodes_when_nothing_is_to_start(plan, cluster, sink, clock):
     observed = ObservedState(deployment=plan.name)
     change = Change(plan=plan, observed=observed, changes=reconcile(plan, observed))
-    apply(change, cluster, sink=sink, clock=clock, options=RolloutOptions(wait=False))
+    apply(
+        change,
+        cluster,
+        sink=sink,
+        clock=clock,
+        options=RolloutOptions(wait=False),
+        commit=lambda: None,
+    )
     assert [call.split()[0] for call in cluster.calls] == ["start"] * 3

@@ -7,17 +7,25 @@ import pytest
 from pdctl.apply.rollout import Rollout, RolloutOptions
 from pdctl.diagnostics import DiagnosticError
 from pdctl.events import Ready, Waiting
+from pdctl.reconcile.model import Change, Op
 
-EVERYTHING = {"prefill-0.0": "not running", "decode-0.0": "not running", "router-0.0": "not running"}
+EVERYTHING = ("prefill-0.0", "decode-0.0", "router-0.0")
 
 
 @pytest.fixture
 def roll_out(plan, cluster, sink, clock):
     def run(to_start, **options):
         rollout = Rollout(
-            plan=plan, executor=cluster, sink=sink, clock=clock, options=RolloutOptions(**options)
+            plan=plan,
+            observed=cluster.observe(plan.name),
+            executor=cluster,
+            sink=sink,
+            clock=clock,
+            options=RolloutOptions(**options),
         )
-        rollout.run(to_start)
+        rollout.run(
+            {each: Change(op=Op.CREATE, process_id=each, node="n1", cause="not running") for each in to_start}
+        )
 
     return run
 
@@ -51,9 +59,9 @@ def test_nothing_is_started_where_all_runs_and_serves(roll_out, plan, cluster, s
         cluster.start(plan, process)
     cluster.calls.clear()
     cluster.clock.sleep(60)
-    roll_out({})
+    roll_out(())
     assert cluster.calls == []
-    assert sink.text() == ["ready prefill-0.0", "ready decode-0.0", "ready router-0.0"]
+    assert sink.text() == []
 
 
 def test_without_wait_everything_is_started_at_once(roll_out, cluster, clock):
