@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+from pdctl.models.facts import ModelFacts
 from pdctl.topology.model import Topology
 from pdctl.topology.source import SourceMap
 
@@ -18,8 +19,8 @@ def topology_digest(topology: Topology) -> str:
     What the document leaves open (None) is left out, so that a field which a later pdctl adds doesn't change
     the digest of documents that don't use it.
     """
-    stated = _stated(asdict(replace(topology, source=SourceMap())))
-    del stated["source"]
+    stated = _stated(asdict(replace(topology, source=SourceMap(), facts=ModelFacts())))
+    del stated["source"], stated["facts"]
     text = json.dumps(stated, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 

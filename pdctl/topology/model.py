@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from pdctl.models.facts import ModelFacts
 from pdctl.topology.source import SourceMap
 
 ArgValue = str | int | float | bool | None | tuple[str | int | float, ...]
@@ -148,6 +149,8 @@ class Topology:
     router: Router = field(default_factory=Router)
     health: Health = field(default_factory=Health)
     source: SourceMap = field(default_factory=SourceMap, compare=False, repr=False)
+    # What is known of the model; planning looks it up (`pdctl/models/resolve.py`), the document may state it.
+    facts: ModelFacts = field(default_factory=ModelFacts, compare=False, repr=False)
 
     @property
     def roles(self) -> tuple[Role, Role]:

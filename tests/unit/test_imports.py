@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 # Low to high: a module may import from its own layer and from those before it.
 LAYERS = (
     ("diagnostics", "resources", "clock", "fields"),
-    ("topology", "inventory"),
+    ("models", "topology", "inventory"),
     ("plan", "flags"),
     ("state", "events", "status"),
     ("reconcile",),

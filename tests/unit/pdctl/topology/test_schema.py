@@ -25,7 +25,7 @@ from pdctl.topology.model import (
 from pdctl.topology.schema import topology_schema
 
 SECTIONS: list[tuple[tuple[str, ...], type, set[str]]] = [
-    ((), Topology, {"source"}),
+    ((), Topology, {"source", "facts"}),
     (("model",), Model, set()),
     (("engine",), Engine, set()),
     (("cluster",), Cluster, set()),
