@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from pdctl.topology.model import Cluster
 
@@ -15,6 +16,8 @@ class Node:
     address: str
     num_devices: int = 0
     python: str = "python3"  # runs what the topology names no interpreter for
+    interface: str | None = None  # network interface for NCCL and Gloo; None: they choose
+    env: Mapping[str, str] = field(default_factory=dict[str, str])  # of every engine process there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,8 @@ def declared(cluster: Cluster) -> Inventory:
                 name=host.name,
                 address=host.address or host.name,
                 num_devices=cluster.devices_per_node if host.devices is None else host.devices,
+                interface=host.interface,
+                env=host.env,
             )
             for host in cluster.nodes
         )

@@ -16,6 +16,10 @@ ArgValue = str | int | float | bool | None | tuple[str | int | float, ...]
 Args = Mapping[str, ArgValue]
 Env = Mapping[str, str]
 RoleName = Literal["prefill", "decode"]
+Attention = Literal["mha", "gqa", "mla", "hybrid", "sliding"]
+Nvlink = Literal["off", "intra_node", "mnnvl"]
+StagingMode = Literal["auto", "on", "off"]
+AscendProtocol = Literal["sdma", "device_rdma"]
 BUILTIN_PREFIX = "builtin:"
 ROLE_NAMES: tuple[RoleName, ...] = ("prefill", "decode")
 
@@ -30,8 +34,16 @@ def _no_env() -> Env:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
+    """What to serve. The facts are those that the document states; None: to be found out elsewhere."""
+
     path: str  # Hugging Face folder or name, GGUF file, or `builtin:NAME`
     served_name: str | None = None  # the name in the API; None: `path`, without `builtin:`
+    attention: Attention | None = None
+    layers: int | None = None
+    kv_heads: int | None = None
+    head_dim: int | None = None
+    experts: int | None = None  # routed ones of a layer
+    context_length: int | None = None  # tokens that the model was made for
 
     @property
     def is_builtin(self) -> bool:
@@ -56,6 +68,8 @@ class Host:
     name: str
     address: str | None = None  # how its peers reach it; None: its name
     devices: int | None = None  # None: `cluster.devices_per_node`
+    interface: str | None = None  # network interface for NCCL and Gloo; None: they choose
+    env: Env = field(default_factory=_no_env)  # of every engine process there, over that of its role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,26 +80,76 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IbDevices:
+    """Names of RDMA devices in the one form that the document chose; the other two are empty."""
+
+    shared: tuple[str, ...] = ()  # for every accelerator of every node
+    by_device: Mapping[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])
+    per_node: Mapping[str, IbDevices] = field(default_factory=dict[str, "IbDevices"])
+
+    def on(self, node: str) -> IbDevices | None:
+        """Those of one node; None where `per_node` leaves it out."""
+        return self.per_node.get(node) if self.per_node else self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staging:
+    """Buffers that KV cache is collected in where prefill and decode shard attention differently."""
+
+    mode: StagingMode = "auto"
+    buffer_mb: int | None = None  # each send buffer of a prefill rank
+    pool_mb: int | None = None  # receive pool of a decode rank
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nixl:
+    plugin: str | None = None  # None: UCX
+    params: Mapping[str, str] = field(default_factory=_no_env)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ascend:
+    store_url: str | None = None  # None: a port on the node of the first prefill instance
+    protocol: AscendProtocol | None = None  # None: sdma
+    with_mooncake: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
     backend: str = "tcp"
     bootstrap_timeout_s: float | None = None
     waiting_timeout_s: float | None = None
     heartbeat_interval_s: float | None = None
+    heartbeat_max_failures: int | None = None
     verify_kv: bool = False
+    ib_devices: IbDevices | None = None  # None: the backend finds them
+    nvlink: Nvlink = "off"
+    staging: Staging = field(default_factory=Staging)
+    threads: int | None = None  # of a prefill rank; None: the engine's choice
+    queues: int | None = None
+    nixl: Nixl = field(default_factory=Nixl)
+    ascend: Ascend = field(default_factory=Ascend)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parallel:
-    """Widths of one instance; `attn_tp = tp / attn_dp`."""
+    """Widths of one instance."""
 
     tp: int = 1
     attn_dp: int = 1
     ep: int = 1
     pp: int = 1
+    attn_cp: int = 1  # ranks that share the attention of one prompt, inside tp
+    dp: int = 1  # whole copies behind one HTTP endpoint
 
     @property
     def num_devices(self) -> int:
-        return self.tp * self.pp
+        return self.tp * self.pp * self.dp
+
+    @property
+    def attn_tp(self) -> int:
+        """How many ways the heads of attention are sharded; 1 at least, where widths don't divide."""
+        return max(1, self.tp // (self.attn_dp * self.attn_cp))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +177,42 @@ class Role:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Retries:
+    attempts: int | None = None  # in all, the first one included
+    initial_backoff_ms: int | None = None
+    max_backoff_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breaker:
+    """When an instance that keeps failing gets no requests for a while."""
+
+    enabled: bool = True
+    failures: int | None = None  # within the window, to open it
+    successes: int | None = None  # in a row, to close it
+    open_s: int | None = None
+    window_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    max_concurrent: int | None = None  # None: no limit, and nothing waits
+    size: int | None = None
+    timeout_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthCheck:
+    """How the router looks after the instances."""
+
+    endpoint: str | None = None
+    interval_s: int | None = None
+    timeout_s: int | None = None
+    failures: int | None = None  # in a row
+    successes: int | None = None  # in a row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Router:
     kind: str = "mini_lb"
     policy: str | None = None
@@ -122,6 +222,13 @@ class Router:
     port: int | None = None
     on: str | None = None  # node name; None: the first node
     python: str | None = None
+    metrics_port: int | None = None
+    api_key_env: str | None = None  # name of the variable on its node that holds the key
+    request_timeout_s: int | None = None
+    retries: Retries = field(default_factory=Retries)
+    breaker: Breaker = field(default_factory=Breaker)
+    queue: Queue = field(default_factory=Queue)
+    health_check: HealthCheck = field(default_factory=HealthCheck)
     args: Args = field(default_factory=_no_args)
     env: Env = field(default_factory=_no_env)
 
