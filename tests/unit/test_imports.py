@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 LAYERS = (
     ("diagnostics", "resources", "clock", "fields"),
     ("models", "topology", "inventory"),
-    ("plan", "flags"),
+    ("plan", "flags", "flagtable", "inspection"),
     ("state", "events", "status"),
     ("reconcile",),
     ("executors",),

@@ -1,0 +1,112 @@
+"""Find flag tables: those that ship with pdctl under `schemas/`, and the user's own.
+
+Reading one is like importing a module: on demand, once, and the answer never changes while pdctl runs. Own
+tables lie in the folder that the variable PDCTL_FLAG_TABLES names, where `pdctl engine inspect --write` puts
+them, and win over a shipped one of the same version.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from pdctl.diagnostics import DiagnosticError
+from pdctl.fields import FieldError, parse_fields
+from pdctl.flagtable.codec import parse_table
+from pdctl.flagtable.model import FlagTable
+from pdctl.flagtable.versions import in_order, nearest_lower
+from pdctl.resources import resource_path
+
+OWN_TABLES = "PDCTL_FLAG_TABLES"
+_HISTORY = "history.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenTable:
+    """The table to hold a program against; `is_exact` when it is of just the version that was asked for."""
+
+    table: FlagTable
+    is_exact: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """When flags came and went, among the releases that were looked at."""
+
+    sampled: tuple[str, ...]  # oldest first
+    spans: dict[str, tuple[str, str]]  # spelling: first and last sampled version that has it
+
+
+@cache
+def load_flag_table(program: str, version: str) -> FlagTable | None:
+    """The table of exactly this version; None where there is none."""
+    path = next((folder / f"{version}.json" for folder in _folders(program) if _has(folder, version)), None)
+    if path is None:
+        return None
+    try:
+        return parse_table(path.name, path.read_bytes())
+    except (OSError, FieldError) as error:
+        raise DiagnosticError.one(
+            "PD238",
+            f"the flag table `{path}` can't be read: {error}",
+            help="write it anew with `pdctl engine inspect --write`",
+        ) from error
+
+
+@cache
+def known_versions(program: str) -> tuple[str, ...]:
+    """The versions that have a table, oldest first; empty for a program without tables."""
+    found = {
+        path.stem
+        for folder in _folders(program)
+        for path in folder.glob("*.json")
+        if path.name != _HISTORY and path.stem[:1].isdecimal()
+    }
+    return in_order(found)
+
+
+def choose_table(program: str, version: str | None) -> ChosenTable | None:
+    """The table of `version`, else of the nearest lower one; of the newest where none is stated.
+
+    None for a program without tables.
+    """
+    if version is not None:
+        exact = load_flag_table(program, version)
+        if exact is not None:
+            return ChosenTable(table=exact, is_exact=True)
+    known = known_versions(program)
+    if not known:
+        return None
+    chosen = known[-1] if version is None else nearest_lower(version, known)
+    table = None if chosen is None else load_flag_table(program, chosen)
+    return None if table is None else ChosenTable(table=table, is_exact=False)
+
+
+@cache
+def load_history(program: str) -> History:
+    """What `schemas/<program>/history.json` has; nothing where there is no such file."""
+    path = resource_path("schemas", program, _HISTORY)
+    if not path.is_file():
+        return History(sampled=(), spans={})
+    document = parse_fields(path.name, path.read_bytes())
+    spans = {name: document.object("flags").texts(name) for name in document.object("flags").values}
+    return History(
+        sampled=document.texts("sampled"), spans={name: (span[0], span[1]) for name, span in spans.items()}
+    )
+
+
+def history(program: str, name: str) -> tuple[str, str] | None:
+    """First and last sampled version that has the spelling `name`; None for one that was never seen."""
+    return load_history(program).spans.get(name)
+
+
+def _folders(program: str) -> tuple[Path, ...]:
+    own = os.environ.get(OWN_TABLES)
+    shipped = resource_path("schemas", program)
+    return (Path(own).expanduser() / program, shipped) if own else (shipped,)
+
+
+def _has(folder: Path, version: str) -> bool:
+    return "/" not in version and (folder / f"{version}.json").is_file()
