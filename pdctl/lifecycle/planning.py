@@ -11,6 +11,7 @@ from pdctl.diagnostics import Diagnostic, DiagnosticError, has_errors
 from pdctl.executors.base import Executor
 from pdctl.inventory import Inventory
 from pdctl.lifecycle.access import executor_for
+from pdctl.models.resolve import with_facts
 from pdctl.plan.model import LaunchPlan
 from pdctl.reconcile.model import ChangeSet
 from pdctl.reconcile.reconcile import reconcile
@@ -39,8 +40,8 @@ class Planned:
 def plan_file(source: TopologySource) -> Planned:
     """Load, check and compile. Raises `DiagnosticError` with every fault and warning together."""
     loaded = load(source.path, environ=os.environ, profile=source.profile, sets=source.sets)
-    topology = loaded.require()
-    found = (*loaded.diagnostics, *rules.check(topology))
+    topology, model_faults = with_facts(loaded.require())
+    found = (*loaded.diagnostics, *model_faults, *rules.check(topology))
     if has_errors(found):
         raise DiagnosticError(found)
     executor = executor_for(topology.cluster)
