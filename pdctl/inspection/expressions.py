@@ -1,8 +1,8 @@
 """The value of an expression, as far as the source alone tells it.
 
-Constants, lists and their sums, names across modules, members of enums and classes, keys of tables, f-strings,
-and functions without arguments by what they return last. All else is an `UnreadableError`: what a program
-looks up in the environment, in compiled code or in another distribution.
+Constants, lists and their sums, names across modules, members of enums and classes, keys of tables,
+f-strings, and functions without arguments by what they return last. All else is an `UnreadableError`: what
+a program looks up in the environment, in compiled code or in another distribution.
 """
 
 from __future__ import annotations

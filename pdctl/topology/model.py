@@ -12,7 +12,19 @@ from typing import Literal
 from pdctl.models.facts import ModelFacts
 from pdctl.topology.source import SourceMap
 
-ArgValue = str | int | float | bool | None | tuple[str | int | float, ...]
+
+@dataclass(frozen=True, slots=True)
+class JsonArg:
+    """A mapping of the document as a flag gets it: compact JSON."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+ArgWord = str | int | float | JsonArg
+ArgValue = ArgWord | bool | None | tuple[ArgWord, ...]
 Args = Mapping[str, ArgValue]
 Env = Mapping[str, str]
 RoleName = Literal["prefill", "decode"]

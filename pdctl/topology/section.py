@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import cast, overload
 
-from pdctl.topology.model import ArgValue
+from pdctl.topology.model import ArgValue, ArgWord, JsonArg
 from pdctl.topology.tree import Value, is_private
 
 
@@ -72,5 +73,11 @@ class Section:
 
 def _arg(value: Value) -> ArgValue:
     if isinstance(value, list):
-        return tuple(cast(list[str | int | float], value))
-    return cast(str | int | float | bool | None, value)
+        return tuple(_word(item) for item in cast(list[Value], value))
+    return value if value is None or isinstance(value, bool) else _word(value)
+
+
+def _word(value: Value) -> ArgWord:
+    if isinstance(value, dict):
+        return JsonArg(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    return cast(str | int | float, value)
