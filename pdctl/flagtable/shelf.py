@@ -13,14 +13,15 @@ from functools import cache
 from pathlib import Path
 
 from pdctl.diagnostics import DiagnosticError
-from pdctl.fields import FieldError, parse_fields
+from pdctl.fields import FieldError
 from pdctl.flagtable.codec import parse_table
+from pdctl.flagtable.history import History, parse_history
 from pdctl.flagtable.model import FlagTable
 from pdctl.flagtable.versions import in_order, nearest_lower
 from pdctl.resources import resource_path
 
 OWN_TABLES = "PDCTL_FLAG_TABLES"
-_HISTORY = "history.json"
+HISTORY_FILE = "history.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,14 +30,6 @@ class ChosenTable:
 
     table: FlagTable
     is_exact: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
-    """When flags came and went, among the releases that were looked at."""
-
-    sampled: tuple[str, ...]  # oldest first
-    spans: dict[str, tuple[str, str]]  # spelling: first and last sampled version that has it
 
 
 @cache
@@ -62,7 +55,7 @@ def known_versions(program: str) -> tuple[str, ...]:
         path.stem
         for folder in _folders(program)
         for path in folder.glob("*.json")
-        if path.name != _HISTORY and path.stem[:1].isdecimal()
+        if path.name != HISTORY_FILE and path.stem[:1].isdecimal()
     }
     return in_order(found)
 
@@ -86,15 +79,9 @@ def choose_table(program: str, version: str | None) -> ChosenTable | None:
 
 @cache
 def load_history(program: str) -> History:
-    """What `schemas/<program>/history.json` has; nothing where there is no such file."""
-    path = resource_path("schemas", program, _HISTORY)
-    if not path.is_file():
-        return History(sampled=(), spans={})
-    document = parse_fields(path.name, path.read_bytes())
-    spans = {name: document.object("flags").texts(name) for name in document.object("flags").values}
-    return History(
-        sampled=document.texts("sampled"), spans={name: (span[0], span[1]) for name, span in spans.items()}
-    )
+    """The history that ships with pdctl; an empty one for a program without."""
+    path = resource_path("schemas", program, HISTORY_FILE)
+    return parse_history(path.name, path.read_bytes()) if path.is_file() else History()
 
 
 def history(program: str, name: str) -> tuple[str, str] | None:

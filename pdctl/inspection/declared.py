@@ -24,7 +24,11 @@ _SWITCHES = ("store_true", "store_false", "store_const", "count", "BooleanOption
 # Actions of SGLang's own (arg_groups/argparse_actions.py) that take no value unless `nargs` says otherwise.
 _DEPRECATED_SWITCHES = ("DeprecatedAction", "DeprecatedStoreTrueAction", "DeprecatedStoreConstAction")
 _DEPRECATED_IN_HELP = re.compile(r"\W*deprecated\b", re.IGNORECASE)
-_SUCCESSOR_IN_HELP = re.compile(r"use:? `?(--[a-z0-9-]+(?:=[a-z_]+)?)", re.IGNORECASE)
+# "Use --x=y instead", "Please set `--x` to 'y' instead", "Alias for --x"
+_SUCCESSOR_IN_HELP = re.compile(
+    r"(?:use:?|set|alias for) `?(?P<flag>--[a-z0-9-]+)(?:=|` to ')?(?P<value>(?<=[='])[a-z0-9_]+)?",
+    re.IGNORECASE,
+)
 
 Declaration = Mapping[str, ast.expr]  # keyword arguments
 
@@ -42,7 +46,8 @@ class Reader:
         spelled = [name.lstrip("-") for name in names]
         unread: list[Unread] = []
         choices = self._choices(declaration, unread)
-        help_text = self._text(declaration, "help")
+        help_text = self._text(declaration, "help") or ""
+        is_deprecated = action.startswith("Deprecated") or bool(_DEPRECATED_IN_HELP.match(help_text))
         return Flag(
             name=spelled[0],
             aliases=tuple(spelled[1:]),
@@ -55,9 +60,10 @@ class Reader:
             repeats=action == "append",
             is_required=self._is(declaration, "required"),
             is_open=choices is not None and self._is_open(declaration["choices"]),
-            is_deprecated=action.startswith("Deprecated") or bool(_DEPRECATED_IN_HELP.match(help_text or "")),
+            is_deprecated=is_deprecated,
             is_refused=action == "DeprecatedAction" and "error_message" in declaration,
-            successor=self._text(declaration, "new_flag") or _successor(help_text),
+            successor=self._text(declaration, "new_flag")
+            or (_successor(help_text) if is_deprecated else None),
             unread=tuple(unread),
         )
 
@@ -154,9 +160,9 @@ def _unless_own(dest: str | None, name: str) -> str | None:
     return None if dest == name.replace("-", "_") else dest
 
 
-def _successor(help_text: str | None) -> str | None:
-    """Of what the help says, only the flag to use instead."""
-    if help_text is None or not _DEPRECATED_IN_HELP.match(help_text):
-        return None
+def _successor(help_text: str) -> str | None:
+    """Of what the help says, only the flag to use instead, and its value."""
     found = _SUCCESSOR_IN_HELP.search(help_text)
-    return None if found is None else found[1]
+    if found is None:
+        return None
+    return found["flag"] if found["value"] is None else f"{found['flag']}={found['value']}"
