@@ -149,7 +149,7 @@ def _ib_device_flags(topology: Topology, slot: Slot, release: Release) -> list[s
 
 
 def _passed_on(topology: Topology, role: Role, release: Release) -> tuple[str, ...]:
-    """The document's own flags, each once: the role's word over that of `defaults`, whichever alias they use."""
+    """The document's own flags, each once: the role's word over that of `defaults`, by whatever alias."""
     chosen = choose_table("sglang", release.version)
     table = None if chosen is None else chosen.table
     layers = (canonical(spelled(args, release), table) for args in (topology.defaults.args, role.args))
