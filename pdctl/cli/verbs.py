@@ -17,6 +17,7 @@ HELP_OF_VERBS: dict[str, str] = {
     "down": "Stop a deployment and leave nothing behind.",
     "explain": "Explain a diagnostic code.",
     "list": "List what a topology can name.",
+    "engine": "Read which flags an engine has.",
     "models": "List and fetch built-in models.",
     "schema": "Print the JSON Schema of a document.",
     "version": "Print the version.",

@@ -18,9 +18,18 @@ _Enum = TypeVar("_Enum", bound=StrEnum)
 
 
 def table_text(table: FlagTable) -> str:
-    head = {"format": FORMAT, "program": table.program, "version": table.version}
+    head = _compact(_head(table))
     lines = ",\n".join(_compact(flag_value(flag)) for flag in table.flags)
-    return f'{_compact(head)[:-1]}, "flags": [\n{lines}\n]}}\n'
+    return f'{head[:-1]}, "flags": [\n{lines}\n]}}\n'
+
+
+def table_value(table: FlagTable) -> dict[str, object]:
+    """What `table_text` says, as values."""
+    return {**_head(table), "flags": [flag_value(flag) for flag in table.flags]}
+
+
+def _head(table: FlagTable) -> dict[str, object]:
+    return {"format": FORMAT, "program": table.program, "version": table.version}
 
 
 def flag_value(flag: Flag) -> dict[str, object]:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pdctl.flagtable.synonyms import RENAMED
+
 ScalarDefault = str | int | float | bool | None
 Default = ScalarDefault | tuple[ScalarDefault, ...]
 Choice = str | int | float
@@ -76,12 +78,15 @@ class FlagTable:
     version: str
     flags: tuple[Flag, ...]
     by_spelling: Mapping[str, Flag]
+    by_later_name: Mapping[str, Flag]  # what later versions call flags of this one
 
     @classmethod
     def of(cls, program: str, version: str, flags: Iterable[Flag]) -> FlagTable:
         listed = tuple(flags)
         spelled = {spelling: flag for flag in listed for spelling in flag.spellings}
-        return cls(program=program, version=version, flags=listed, by_spelling=spelled)
+        renamed = RENAMED.get(program, {})
+        later = {new: spelled[old] for new, old in renamed.items() if new not in spelled and old in spelled}
+        return cls(program=program, version=version, flags=listed, by_spelling=spelled, by_later_name=later)
 
     @property
     def label(self) -> str:
@@ -89,8 +94,8 @@ class FlagTable:
         return f"{self.program} {self.version}"
 
     def flag(self, name: str) -> Flag | None:
-        """The flag that is spelled exactly `name`, by its own name, an alias or its negation."""
-        return self.by_spelling.get(name)
+        """The flag that `name` spells out: its name, alias, negation, or its name in later versions."""
+        return self.by_spelling.get(name) or self.by_later_name.get(name)
 
     def abbreviated(self, name: str) -> tuple[str, ...]:
         """The spellings that begin with `name`: argparse takes it for one of them if there is just one."""
@@ -98,7 +103,7 @@ class FlagTable:
 
     def find(self, name: str) -> Flag | None:
         """The flag that argparse would take `name` for: its exact spelling, else the one that begins so."""
-        exact = self.by_spelling.get(name)
+        exact = self.flag(name)
         if exact is not None:
             return exact
         longer = self.abbreviated(name)

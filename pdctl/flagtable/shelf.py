@@ -14,8 +14,8 @@ from pathlib import Path
 
 from pdctl.diagnostics import DiagnosticError
 from pdctl.fields import FieldError
-from pdctl.flagtable.codec import parse_table
-from pdctl.flagtable.history import History, parse_history
+from pdctl.flagtable.codec import parse_table, table_text
+from pdctl.flagtable.history import History, extended, history_text, parse_history
 from pdctl.flagtable.model import FlagTable
 from pdctl.flagtable.versions import in_order, nearest_lower
 from pdctl.resources import resource_path
@@ -87,6 +87,20 @@ def load_history(program: str) -> History:
 def history(program: str, name: str) -> tuple[str, str] | None:
     """First and last sampled version that has the spelling `name`; None for one that was never seen."""
     return load_history(program).spans.get(name)
+
+
+def keep(table: FlagTable, folder: Path) -> Path:
+    """Write a table where PDCTL_FLAG_TABLES=`folder` finds it, and its version into the history beside it."""
+    path = folder / table.program / f"{table.version}.json"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(table_text(table), encoding="utf-8")
+        past = path.with_name(HISTORY_FILE)
+        before = parse_history(past.name, past.read_bytes()) if past.is_file() else History()
+        past.write_text(history_text(extended(before, table)), encoding="utf-8")
+    except (OSError, FieldError) as error:
+        raise DiagnosticError.one("PD238", f"the flag table `{path}` can't be written: {error}") from error
+    return path
 
 
 def _folders(program: str) -> tuple[Path, ...]:
