@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -18,6 +19,19 @@ class Node:
     python: str = "python3"  # runs what the topology names no interpreter for
     interface: str | None = None  # network interface for NCCL and Gloo; None: they choose
     env: Mapping[str, str] = field(default_factory=dict[str, str])  # of every engine process there
+
+    @property
+    def ip(self) -> str | None:
+        """`address`, where it is one in numbers and no name."""
+        try:
+            return str(ipaddress.ip_address(self.address)) and self.address
+        except ValueError:
+            return None
+
+    @property
+    def listen_address(self) -> str:
+        """All addresses for a name: to the node itself its name may mean the loopback address."""
+        return self.ip or "0.0.0.0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

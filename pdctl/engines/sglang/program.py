@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 
 from pdctl.engines.sglang.devices import ib_device_flag, is_ascend, visible_devices
@@ -77,7 +76,7 @@ class SglangEngine:
         argv = [topology.engine.python or slot.node.python, "-m", "sglang.launch_server"]
         argv += ["--model-path", topology.model.path]
         argv += _if_stated("--served-model-name", topology.model.served_name)
-        argv += ["--host", _listen_address(slot.node.address), "--port", str(leader.endpoint("http").port)]
+        argv += ["--host", slot.node.listen_address, "--port", str(leader.endpoint("http").port)]
         argv += _width_flags(role, release)
         argv += _rendezvous_flags(role, slot, leader)
         argv += ["--disaggregation-mode", role.name]
@@ -115,7 +114,9 @@ class SglangEngine:
         return ()
 
     def rules(self) -> tuple[Rule, ...]:
-        return RULES
+        from pdctl.rules import sglang  # they build on modules of this package
+
+        return (*RULES, *sglang.RULES)
 
 
 def _width_flags(role: Role, release: Release) -> list[str]:
@@ -159,25 +160,12 @@ def _passed_on(topology: Topology, role: Role, release: Release) -> tuple[str, .
 def _network_env(topology: Topology, role: Role, slot: Slot) -> Env:
     """What the ranks tell their peers about where they are; left to itself, SGLang asks the default route."""
     node = slot.node
-    env = {"SGLANG_HOST_IP": node.address} if _is_ip(node.address) else {}
+    env = {} if node.ip is None else {"SGLANG_HOST_IP": node.ip}
     if node.interface is not None:
         env |= {"NCCL_SOCKET_IFNAME": node.interface, "GLOO_SOCKET_IFNAME": node.interface}
         if is_ascend(topology, role):
             env |= {"HCCL_SOCKET_IFNAME": node.interface}
     return env
-
-
-def _listen_address(address: str) -> str:
-    """All addresses for a name: to the node itself, its name may mean the loopback address (/etc/hosts)."""
-    return address if _is_ip(address) else "0.0.0.0"
-
-
-def _is_ip(address: str) -> bool:
-    try:
-        ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    return True
 
 
 def _if_stated(flag: str, value: str | None) -> list[str]:
