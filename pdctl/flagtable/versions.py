@@ -9,7 +9,7 @@ _VERSION = re.compile(
     r"v?(?P<release>\d+(?:\.\d+)*)"
     r"(?:\.?(?P<pre>dev|a|b|rc)\.?(?P<pre_number>\d*))?"
     r"(?:\.post(?P<post>\d+))?"
-    r"(?:[.+].*)?"
+    r"(?:\+.*)?"
 )
 _PHASES = {"dev": -4, "a": -3, "b": -2, "rc": -1, None: 0}
 
