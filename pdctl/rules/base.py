@@ -34,7 +34,7 @@ def at_value(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stated:
-    """A flag's value for one role, and the path where the document states it."""
+    """The value of a flag or variable for one role, and the path where the document states it."""
 
     value: ArgValue
     path: DocumentPath
@@ -46,6 +46,14 @@ def stated_arg(topology: Topology, role: Role, flag: str) -> Stated | None:
         return Stated(value=role.args[flag], path=(role.name, "args", flag))
     if topology.defaults.args.get(flag) is not None and flag not in role.args:
         return Stated(value=topology.defaults.args[flag], path=("defaults", "args", flag))
+    return None
+
+
+def stated_env(topology: Topology, role: Role, name: str) -> Stated | None:
+    """What `role` gets for a variable: its own word, else that of `defaults`; None where both are silent."""
+    for path, env in (((role.name, "env"), role.env), (("defaults", "env"), topology.defaults.env)):
+        if name in env:
+            return Stated(value=env[name], path=(*path, name))
     return None
 
 

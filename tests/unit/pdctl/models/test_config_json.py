@@ -91,10 +91,3 @@ def test_a_file_that_is_no_config_is_refused(tmp_path: Path, content: bytes, rea
     (tmp_path / "config.json").write_bytes(content)
     with pytest.raises(ConfigError, match=reason):
         read_config(str(tmp_path))
-
-
-def test_a_path_with_a_null_byte_is_refused_or_absent() -> None:
-    try:
-        assert read_config("a\0b") is None
-    except ConfigError as error:
-        assert "can't be read" in str(error)
