@@ -9,6 +9,7 @@ from __future__ import annotations
 HELP_OF_VERBS: dict[str, str] = {
     "validate": "Check a topology and report every fault in it.",
     "plan": "Show every process that `up` would run.",
+    "render": "Write a topology's plan as scripts, to read or to run by hand.",
     "diff": "Show what `up` would change, and why.",
     "up": "Make what runs equal to a topology, and prove that it serves.",
     "status": "Show what runs.",
