@@ -42,10 +42,11 @@ def inspect(
 ) -> None:
     """Read the flags of SGLang or its router from its source.
 
-    Nothing of it is imported or run, so it needs no GPU. The result is the flag table of that version, with
-    --json in the form that pdctl reads.
+    Nothing of it is imported or run, so any machine will do. The result is the flag table of that version,
+    or with --write the path of the file.
     """
     from pdctl.flagtable.codec import table_value
+    from pdctl.flagtable.shelf import keep
     from pdctl.inspection.inspect import inspect_python, inspect_wheel
     from pdctl.views.flags import flag_lines
 
@@ -53,8 +54,8 @@ def inspect(
         raise UsageFault("say what to read", hint="give one of --python PATH and --wheel FILE")
     with output_of(ctx, as_json=as_json) as output:
         table = inspect_wheel(wheel) if wheel is not None else inspect_python(program, python or "")
-        if write is not None:
-            from pdctl.flagtable.shelf import keep
-
-            output.say([f"wrote {keep(table, write)}"])
-        output.show(table_value(table), flag_lines(table, output.out))
+        if write is None:
+            output.show(table_value(table), flag_lines(table, output.out))
+        else:
+            path = str(keep(table, write))
+            output.show({"program": table.program, "version": table.version, "path": path}, [path])

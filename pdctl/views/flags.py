@@ -7,20 +7,23 @@ from collections.abc import Iterator
 from pdctl.flagtable.model import Default, Flag, FlagTable, ValueType
 from pdctl.views.canvas import Canvas
 from pdctl.views.columns import Column, Row, table_lines
+from pdctl.views.quantities import counted
+from pdctl.views.text import wrap
 
-COLUMNS = (Column(title="FLAG"), Column(title="TAKES"), Column(title="DEFAULT"))
+COLUMNS = (Column(title="FLAG"), Column(title="DEFAULT"), Column(title="TAKES"))
 _COUNTS = {"?": "[{}]", "*": "[{} …]", "+": "{} …"}
 
 
 def flag_lines(table: FlagTable, canvas: Canvas) -> Iterator[str]:
     """The flags in the order of the program, then how many there are."""
-    rows = [Row(cells=(_spelled(flag), _taken(flag), _default(flag.default))) for flag in table.flags]
+    rows = [Row(cells=(_spelled(flag), _default(flag.default), _taken(flag))) for flag in table.flags]
     yield from table_lines(COLUMNS, rows, canvas)
     yield ""
-    yield f"{table.label}: {len(table.flags)} flags in {len(table.by_spelling)} spellings"
+    flags, spellings = counted(len(table.flags), "flag"), counted(len(table.by_spelling), "spelling")
+    yield f"{table.label}: {flags} in {spellings}"
     unread = [flag.name for flag in table.flags if flag.unread]
     if unread:
-        yield f"not told by the source, only when it runs: {', '.join(unread)}"
+        yield from wrap(f"told only when it runs: {', '.join(unread)}", canvas.width)
 
 
 def _spelled(flag: Flag) -> str:
@@ -40,8 +43,8 @@ def _taken(flag: Flag) -> str:
 
 def _default(default: Default) -> str:
     match default:
-        case None | False:
-            return ""
+        case None | False | ():
+            return "-"
         case tuple():
             return " ".join(str(each) for each in default)
         case _:

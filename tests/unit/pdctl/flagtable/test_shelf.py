@@ -71,7 +71,6 @@ def test_the_history_agrees_with_every_shipped_table(program: str, version: str)
         for name, (first, last) in past.spans.items()
         if past.sampled.index(first) <= place <= past.sampled.index(last)
     }
-    # An alias that one release left out in between: known from 0.5.12 on, not in 0.5.13.
     assert alive - set(table_of(program, version).by_spelling) == set()
     assert set(table_of(program, version).by_spelling) - alive == set()
 
