@@ -34,7 +34,7 @@ TYPES = {
 
 
 def real_flags(command: Sequence[str | Path], environ: dict[str, str]) -> list[dict[str, Any]]:
-    done = subprocess.run(command, env=environ, capture_output=True, check=False, text=True, timeout=120)
+    done = subprocess.run(command, env=environ, capture_output=True, check=False, text=True, timeout=250)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)
 

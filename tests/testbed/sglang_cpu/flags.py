@@ -15,6 +15,7 @@ from typing import Any
 def parser_of(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False)
     if program == "sglang":
+        register_again()
         from sglang.srt.server_args import ServerArgs
 
         ServerArgs.add_cli_args(parser)
@@ -23,6 +24,14 @@ def parser_of(program: str) -> argparse.ArgumentParser:
 
         RouterArgs.add_cli_args(parser)
     return parser
+
+
+def register_again() -> None:
+    """Let older releases register model kinds that the newer transformers of the testbed has itself."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    register = CONFIG_MAPPING.register
+    CONFIG_MAPPING.register = lambda key, value, exist_ok=False: register(key, value, exist_ok=True)
 
 
 def described(action: argparse.Action) -> dict[str, Any]:
