@@ -36,11 +36,13 @@ def _graphs_fit_the_limit(topology: Topology) -> Iterable[Diagnostic]:
             f"DeepEP's dispatch limit is {num_limit}, SGLang asserts {HIGHEST_LIMIT} at most",
             help=f"set {HIGHEST_LIMIT} or less, and lower the largest CUDA graph of decode to match",
         )
-    if graph is None or num_requests is None:
-        return
-    num_tokens = _per_rank(topology, num_requests) * _drafts(topology, role)
-    if num_tokens > num_limit or (num_tokens == num_limit and _tunes_itself(topology, role)):
-        yield _overflow(topology, limit or graph, num_tokens, num_limit)
+    num_tokens = 0
+    if graph is not None and num_requests is not None:
+        num_tokens = _per_rank(topology, num_requests) * _drafts(topology, role)
+        if num_tokens > num_limit or (num_tokens == num_limit and _tunes_itself(topology, role)):
+            yield _overflow(topology, limit or graph, num_tokens, num_limit)
+    if num_tokens <= num_limit:
+        yield from _batches_fit(topology, role, num_limit)
 
 
 def _overflow(topology: Topology, place: Stated, num_tokens: int, num_limit: int) -> Diagnostic:
@@ -59,6 +61,27 @@ def _overflow(topology: Topology, place: Stated, num_tokens: int, num_limit: int
         ),
         help=f"set `{VARIABLE}` above it, to {HIGHEST_LIMIT} at most, or lower the largest graph",
     )
+
+
+def _batches_fit(topology: Topology, role: Role, num_limit: int) -> Iterable[Diagnostic]:
+    """Batches larger than the largest graph run without one, and reach the limit under load."""
+    running = stated_arg(topology, role, "max-running-requests")
+    num_running = number(running)
+    if running is None or num_running is None:
+        return
+    num_tokens = max(1, num_running // role.parallel.attn_dp) * _drafts(topology, role)
+    if num_tokens > num_limit:
+        yield at_value(
+            topology,
+            running.path,
+            "PD273",
+            f"decode may dispatch {num_tokens} tokens per rank, DeepEP's limit is {num_limit}",
+            severity=Severity.WARNING,
+            notes=("a batch that large ends the instance with an assertion",),
+            help=f"set `{VARIABLE}` to {num_tokens}"
+            if num_tokens <= HIGHEST_LIMIT
+            else "lower `max-running-requests`",
+        )
 
 
 def _tunes_itself(topology: Topology, role: Role) -> bool:

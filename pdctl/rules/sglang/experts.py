@@ -7,8 +7,19 @@ from collections.abc import Iterable
 from pdctl.diagnostics import Diagnostic, Severity
 from pdctl.program import Rule
 from pdctl.rules.base import at_value, stated_arg
-from pdctl.rules.sglang.reading import a2a_backend, num_experts_groups, number, switch, word
+from pdctl.rules.sglang.reading import (
+    a2a_backend,
+    is_at_most,
+    num_experts_groups,
+    number,
+    switch,
+    word,
+)
 from pdctl.topology.model import Role, Topology
+
+_LAST_PICKING_FREELY = "0.5.16"  # later releases check the dispatch algorithm
+_LAST_WITHOUT_CUTEDSL_CHECK = "0.5.16"
+_LAST_OVERLAP_FOR_A2A_ALONE = "0.5.14"  # later ones overlap the collectives of attention DP too
 
 
 def _experts_divide(topology: Topology) -> Iterable[Diagnostic]:
@@ -90,19 +101,21 @@ def _two_batches_overlap_something(topology: Topology) -> Iterable[Diagnostic]:
     """sglang srt/arg_groups/validation_hook.py, check_two_batch_overlap."""
     for role in topology.roles:
         stated = switch(topology, role, "enable-two-batch-overlap")
+        counts_attn_dp = not is_at_most(topology, _LAST_OVERLAP_FOR_A2A_ALONE)
         if (
             stated is not None
             and a2a_backend(topology, role) == "none"
-            and role.parallel.attn_dp == 1
+            and not (counts_attn_dp and role.parallel.attn_dp > 1)
             and switch(topology, role, "enable-waterfill") is None  # implies DeepEP
         ):
+            also = f" or `{role.name}.parallel.attn_dp`" if counts_attn_dp else ""
             yield at_value(
                 topology,
                 stated.path,
                 "PD276",
-                "two-batch overlap needs an all-to-all backend or attention DP to overlap with",
+                "two-batch overlap has no communication of experts to overlap with",
                 notes=("SGLang refuses to start",),
-                help=f"set `moe-a2a-backend`, or `{role.name}.parallel.attn_dp`, or remove the flag",
+                help=f"set `moe-a2a-backend`{also}, or remove the flag",
             )
 
 
@@ -146,8 +159,32 @@ def _stated_ep_is_used(topology: Topology) -> Iterable[Diagnostic]:
             )
 
 
+def _replicas_are_picked_alike(topology: Topology) -> Iterable[Diagnostic]:
+    """sglang srt/arg_groups/parallel_hook.py, handle_eplb_and_dispatch."""
+    if is_at_most(topology, _LAST_PICKING_FREELY):
+        return
+    for role in topology.roles:
+        stated = stated_arg(topology, role, "ep-dispatch-algorithm")
+        if (
+            stated is not None
+            and stated.value in ("static", "lp")
+            and a2a_backend(topology, role) == "none"
+            and switch(topology, role, "enable-waterfill") is None  # implies DeepEP
+        ):
+            yield at_value(
+                topology,
+                stated.path,
+                "PD286",
+                f"the dispatch algorithm `{stated.value}` picks another copy of an expert on each rank",
+                notes=("that needs an all-to-all backend; SGLang refuses to start without",),
+                help="set `dynamic`, or `moe-a2a-backend`",
+            )
+
+
 def _cutedsl_has_its_mode(topology: Topology) -> Iterable[Diagnostic]:
-    """sglang srt/arg_groups/moe_hook.py, handle_a2a_moe (0.5.23)."""
+    """sglang srt/arg_groups/moe_hook.py, handle_a2a_moe."""
+    if is_at_most(topology, _LAST_WITHOUT_CUTEDSL_CHECK):
+        return
     for role in topology.roles:
         mode = stated_arg(topology, role, "deepep-mode")
         runner = word(stated_arg(topology, role, "moe-runner-backend"))
@@ -176,4 +213,5 @@ RULES = (
     Rule(code="PD277", check=_backends_have_their_widths),
     Rule(code="PD282", check=_stated_ep_is_used),
     Rule(code="PD283", check=_cutedsl_has_its_mode),
+    Rule(code="PD286", check=_replicas_are_picked_alike),
 )

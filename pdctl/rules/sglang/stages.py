@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pdctl.diagnostics import Diagnostic, Severity
 from pdctl.program import Rule
 from pdctl.rules.base import at_value
-from pdctl.rules.sglang.reading import first_stated, is_at_most, word
+from pdctl.rules.sglang.reading import first_stated, is_at_most, number, word
 from pdctl.topology.model import Topology
 
 _LAST_PP_WITHOUT_DRAFTING = "0.5.20"  # on GPUs; Ascend could by then
@@ -40,6 +40,28 @@ def _decode_has_no_context_parallelism(topology: Topology) -> Iterable[Diagnosti
             notes=("only prefill may: SGLang aborts every request of a decode instance that does",),
             help="remove `decode.parallel.attn_cp`",
         )
+
+
+def _context_is_decoded_whole(topology: Topology) -> Iterable[Diagnostic]:
+    """sglang srt/disaggregation/common/conn.py, try_ensure_parallel_info: decode context parallelism."""
+    stated = first_stated(topology, topology.decode, "dcp-size", "decode-context-parallel-size")
+    size = number(stated)
+    if stated is None or size is None or size == 1:
+        return
+    if topology.facts.is_mla is False and topology.facts.attention != "hybrid":
+        why = f"needs an MLA model, this one has {topology.facts.attention} attention"
+    elif topology.prefill.parallel.attn_cp != 1:
+        why = f"can't take from a prefill with `attn_cp: {topology.prefill.parallel.attn_cp}`"
+    else:
+        return
+    yield at_value(
+        topology,
+        stated.path,
+        "PD326",
+        f"decode context parallelism {why}",
+        notes=("SGLang aborts every request of such a pair",),
+        help="remove the flag" if "MLA" in why else "remove the flag, or `prefill.parallel.attn_cp`",
+    )
 
 
 def _old_prefill_stages_without_attention_dp(topology: Topology) -> Iterable[Diagnostic]:
@@ -88,5 +110,6 @@ RULES = (
     Rule(code="PD281", check=_stages_can_draft),
     Rule(code="PD321", check=_stages_pair),
     Rule(code="PD322", check=_decode_has_no_context_parallelism),
+    Rule(code="PD326", check=_context_is_decoded_whole),
     Rule(code="PD323", check=_old_prefill_stages_without_attention_dp),
 )

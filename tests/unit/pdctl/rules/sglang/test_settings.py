@@ -128,6 +128,8 @@ def test_experts_of_a_dense_or_unknown_model_are_not_counted(said: Said) -> None
         ("cuda-graph-bs-decode: [8, 600]", "512", ["error PD273"]),
         ("cuda-graph-max-bs-decode: 256, max-running-requests: 512", None, []),  # 64 on each of 8 ranks
         ("cuda-graph-max-bs-decode: 1024, quantization: modelopt_fp4", "1024", ["warning PD273"]),
+        ("max-running-requests: 1024", None, []),
+        ("max-running-requests: 2048", None, ["warning PD273"]),
         ("cuda-graph-max-bs-decode: 8", "2048", ["error PD273"]),
         ("cuda-graph-max-bs-decode: 8", "many", ["warning PD294"]),
     ],
@@ -149,6 +151,9 @@ def test_dispatch_limits(said: Said, args: str, limit: str | None, found: list[s
         ("tp: 8", f"enable-eplb: true, {DEEPEP}", []),
         ("tp: 8", "enable-two-batch-overlap: true", ["error PD276"]),
         ("tp: 8, attn_dp: 8", "enable-two-batch-overlap: true", []),
+        ("tp: 8, ep: 8", "ep-dispatch-algorithm: static", ["error PD286"]),
+        ("tp: 8, ep: 8", "ep-dispatch-algorithm: dynamic", []),
+        ("tp: 8", f"ep-dispatch-algorithm: static, {DEEPEP}", []),
         ("tp: 8, attn_dp: 4", "moe-a2a-backend: flashinfer_megamoe", ["error PD277"]),
         ("tp: 8, attn_dp: 8", "moe-a2a-backend: flashinfer_megamoe", []),
         ("tp: 8", "moe-a2a-backend: pplx", ["error PD277"]),
@@ -167,6 +172,28 @@ def test_dispatch_limits(said: Said, args: str, limit: str | None, found: list[s
 def test_what_sglang_refuses_of_one_role(said: Said, parallel: str, args: str, found: list[str]) -> None:
     prefill = f"{{parallel: {{{parallel}}}, args: {{{args}}}}}"
     assert said(model="{path: mine, attention: mla}", prefill=prefill) == found
+
+
+def test_older_releases_check_less_or_more(said: Said) -> None:
+    static = "{parallel: {tp: 8, ep: 8}, args: {ep-dispatch-algorithm: static}}"
+    overlap = "{parallel: {tp: 8, attn_dp: 8}, args: {enable-two-batch-overlap: true}}"
+    model = "{path: mine, attention: mla}"
+    assert said(model=model, version="0.5.16", prefill=static) == []
+    assert said(model=model, version="0.5.14", prefill=overlap) == ["error PD276"]
+
+
+@pytest.mark.parametrize(
+    ("model", "attn_cp", "found"),
+    [
+        ("{path: Qwen/Qwen3-32B}", 1, ["error PD326"]),
+        ("{path: mine, attention: mla}", 1, []),
+        ("{path: mine, attention: mla}", 2, ["error PD326"]),
+        ("{path: mine}", 1, []),
+    ],
+)
+def test_decode_context_parallelism(said: Said, model: str, attn_cp: int, found: list[str]) -> None:
+    prefill = f"{{parallel: {{tp: {4 * attn_cp}, attn_cp: {attn_cp}}}}}"
+    assert said(model=model, prefill=prefill, decode="{parallel: {tp: 4}, args: {dcp-size: 4}}") == found
 
 
 def test_the_allocation_policy_is_checked_where_it_exists(said: Said) -> None:
