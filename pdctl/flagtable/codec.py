@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from enum import StrEnum
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from pdctl.fields import FieldError, Fields, parse_fields
-from pdctl.flagtable.model import Choice, Default, Flag, FlagTable, ScalarDefault, Unread, ValueType
+from pdctl.flagtable.model import Choice, Default, Flag, FlagTable, Unread, ValueType
 
 FORMAT = "pdctl/flags/v1"
 
@@ -52,58 +52,44 @@ def parse_table(what: str, text: bytes) -> FlagTable:
 
 
 def _flag(fields: Fields) -> Flag:
-    values = fields.values
-    return Flag(
-        name=fields.text("name"),
-        aliases=_texts(fields, "aliases"),
-        negation=fields.optional_text("negation"),
-        type=_member(ValueType, fields, values.get("type", _USUAL.type)),
-        nargs=_nargs(fields),
-        choices=_choices(fields),
-        default=_default(fields),
-        dest=fields.optional_text("dest"),
-        repeats=_is(fields, "repeats"),
-        is_required=_is(fields, "is_required"),
-        is_open=_is(fields, "is_open"),
-        is_deprecated=_is(fields, "is_deprecated"),
-        is_refused=_is(fields, "is_refused"),
-        successor=fields.optional_text("successor"),
-        unread=tuple(_member(Unread, fields, each) for each in _texts(fields, "unread")),
-    )
+    """Only stated fields are looked at: most flags have two or three, and a plan reads half a thousand flags."""
+    try:
+        stated = {name: _READERS[name](fields, name) for name in fields.values}
+    except KeyError as error:
+        raise FieldError(f"{fields.what} has an unknown field {error}") from error
+    if "name" not in stated:
+        raise FieldError(f"{fields.what} has no `name`")
+    return Flag(**cast("dict[str, Any]", stated))
 
 
-def _is(fields: Fields, name: str) -> bool:
-    return name in fields.values and fields.flag(name)
-
-
-def _texts(fields: Fields, name: str) -> tuple[str, ...]:
-    return fields.texts(name) if name in fields.values else ()
-
-
-def _nargs(fields: Fields) -> int | str | None:
-    found = fields.values.get("nargs")
+def _nargs(fields: Fields, name: str) -> int | str | None:
+    found = fields.values.get(name)
     if found is None or found in ("?", "*", "+") or (isinstance(found, int) and found >= 0):
         return cast("int | str | None", found)
     raise FieldError(f"`nargs` of {fields.what} is {found!r:.80}")
 
 
-def _choices(fields: Fields) -> tuple[Choice, ...] | None:
-    if "choices" not in fields.values:
-        return None
-    found = fields.items("choices")
+def _choices(fields: Fields, name: str) -> tuple[Choice, ...]:
+    found = fields.items(name)
     if not all(isinstance(each, str | int | float) for each in found):
         raise FieldError(f"`choices` of {fields.what} is {found!r:.80}")
     return tuple(cast("Sequence[Choice]", found))
 
 
-def _default(fields: Fields) -> Default:
-    found = fields.values.get("default")
-    if isinstance(found, list):
-        found = tuple(cast("list[object]", found))
-    parts = cast("tuple[object, ...]", found) if isinstance(found, tuple) else (found,)
+def _default(fields: Fields, name: str) -> Default:
+    found = fields.values.get(name)
+    parts = cast("list[object]", found) if isinstance(found, list) else [found]
     if not all(part is None or isinstance(part, str | int | float) for part in parts):
         raise FieldError(f"`default` of {fields.what} is {found!r:.80}")
-    return cast("Default | ScalarDefault", found)
+    return cast("Default", tuple(parts) if isinstance(found, list) else found)
+
+
+def _type(fields: Fields, name: str) -> ValueType:
+    return _member(ValueType, fields, fields.text(name))
+
+
+def _unread(fields: Fields, name: str) -> tuple[Unread, ...]:
+    return tuple(_member(Unread, fields, each) for each in fields.texts(name))
 
 
 def _member(kind: type[_Enum], fields: Fields, found: object) -> _Enum:
@@ -111,6 +97,21 @@ def _member(kind: type[_Enum], fields: Fields, found: object) -> _Enum:
         return kind(found)
     except ValueError as error:
         raise FieldError(f"{fields.what} has {found!r:.80}") from error
+
+
+_READERS: Mapping[str, Callable[[Fields, str], object]] = {
+    **dict.fromkeys(("name", "negation", "dest", "successor"), Fields.text),
+    **dict.fromkeys(
+        ("repeats", "is_required", "is_open", "is_deprecated", "is_refused"),
+        Fields.flag,
+    ),
+    "aliases": Fields.texts,
+    "type": _type,
+    "nargs": _nargs,
+    "choices": _choices,
+    "default": _default,
+    "unread": _unread,
+}
 
 
 def _value_of(flag: Flag, name: str) -> object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pdctl import plugins
@@ -23,6 +23,7 @@ class ArgsBlock:
     kind: str
     program: Program | None  # None: its kind doesn't exist, which another rule says
     chosen: ChosenTable | None  # None: the program has no flag tables
+    owners: Mapping[str, str]  # setting that an owned flag writes: that flag
 
     @property
     def is_router(self) -> bool:
@@ -56,20 +57,10 @@ class ArgsBlock:
 
     def owned(self, key: str) -> str | None:
         """The flag of pdctl's own that the key sets, by that name, an alias or a retired twin."""
-        if self.program is None:
-            return None
         name, flag = normal(key), self.find(key)
-        for each in (name if flag is None else flag.name, name):
-            if each in self.program.owned_flags:
-                return each
-        if flag is None or self.chosen is None:
-            return None
-        table = self.chosen.table
-        for each in sorted(self.program.owned_flags):
-            own = table.flag(each)
-            if own is not None and own.setting == flag.setting:
-                return each
-        return None
+        if flag is not None:
+            return self.owners.get(flag.setting)
+        return name if self.program is not None and name in self.program.owned_flags else None
 
     def owns(self, key: str) -> bool:
         return self.owned(key) is not None
@@ -80,19 +71,35 @@ def blocks(topology: Topology) -> Iterator[ArgsBlock]:
     kind = topology.engine.kind
     engine = plugins.program("engines", kind)
     chosen = choose_table(kind, topology.engine.version)
+    owners = _owners(engine, chosen)
     for name, args in (
         ("defaults", topology.defaults.args),
         *((role.name, role.args) for role in topology.roles),
     ):
-        yield ArgsBlock(path=(name, "args"), args=args, kind=kind, program=engine, chosen=chosen)
+        yield ArgsBlock(
+            path=(name, "args"), args=args, kind=kind, program=engine, chosen=chosen, owners=owners
+        )
     router = topology.router
+    program = plugins.program("routers", router.kind)
+    router_table = choose_table(router.kind, None)
     yield ArgsBlock(
         path=("router", "args"),
         args=router.args,
         kind=router.kind,
-        program=plugins.program("routers", router.kind),
-        chosen=choose_table(router.kind, None),
+        program=program,
+        chosen=router_table,
+        owners=_owners(program, router_table),
     )
+
+
+def _owners(program: Program | None, chosen: ChosenTable | None) -> dict[str, str]:
+    """Where two owned flags are one, the one that is spelled as the table does."""
+    if program is None or chosen is None:
+        return {}
+    found = ((name, chosen.table.flag(name)) for name in sorted(program.owned_flags))
+    known = [(name, flag) for name, flag in found if flag is not None]
+    known.sort(key=lambda each: each[0] == each[1].name)
+    return {flag.setting: name for name, flag in known}
 
 
 def as_args(successor: str) -> str:

@@ -48,6 +48,7 @@ def test_the_value_and_the_text_say_the_same() -> None:
     [
         {},
         {"name": 3},
+        {"name": "a", "kind": "int"},
         {"name": "a", "type": "number"},
         {"name": "a", "nargs": -1},
         {"name": "a", "nargs": "many"},
