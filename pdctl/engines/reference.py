@@ -12,7 +12,7 @@ from pdctl.plan.model import Command, Probe
 from pdctl.plan.ports import BOOTSTRAP_BASE, DECODE_HTTP_BASE, PREFILL_HTTP_BASE, PortNeed
 from pdctl.program import Program, Rule
 from pdctl.topology.model import Role, Router, Topology, Transfer
-from pdctl.topology.source import DocumentPath
+from pdctl.topology.source import DocumentPath, dotted
 
 BACKENDS = ("tcp",)
 
@@ -140,15 +140,18 @@ def _no_settings_of_other_backends(topology: Topology) -> Iterable[Diagnostic]:
         "nixl": transfer.nixl == default.nixl,
         "ascend": transfer.ascend == default.ascend,
     }
-    for name, is_absent in absent.items():
-        if not is_absent:
-            yield Diagnostic(
-                code="PD250",
-                message=f"the reference engine has no setting `transfer.{name}`",
-                span=topology.source.key("transfer", name),
-                path=f"transfer.{name}",
-                help="remove it, or choose `engine.kind: sglang`",
-            )
+    paths: list[DocumentPath] = [("transfer", name) for name, is_absent in absent.items() if not is_absent]
+    paths += [(role.name, "kv_events_port") for role in topology.roles if role.kv_events_port is not None]
+    yield from (
+        Diagnostic(
+            code="PD250",
+            message=f"the reference engine has no setting `{dotted(path)}`",
+            span=topology.source.key(*path),
+            path=dotted(path),
+            help="remove it, or choose `engine.kind: sglang`",
+        )
+        for path in paths
+    )
 
 
 def _backend_is_known(topology: Topology) -> Iterable[Diagnostic]:

@@ -182,8 +182,10 @@ class Role:
     devices: int | None = None  # per instance; None: what `parallel` needs
     parallel: Parallel = field(default_factory=Parallel)
     on: tuple[str, ...] = ()  # node names, in the order to fill them; empty: any
+    device_order: tuple[int, ...] = ()  # indices on a node, in the order to take them; empty: all, from 0
     port: int | None = None  # HTTP port of the first instance on a node
     bootstrap_port: int | None = None  # prefill only, likewise
+    kv_events_port: int | None = None  # likewise; None: no events are published
     args: Args = field(default_factory=_no_args)
     env: Env = field(default_factory=_no_env)
 

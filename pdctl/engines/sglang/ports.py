@@ -33,7 +33,7 @@ _BEHIND_RENDEZVOUS = ("tokenizer", "detokenizer", "rpc", "scheduler-metrics", "s
 def port_needs(role: Role) -> tuple[PortNeed, ...]:
     """HTTP first; then the bootstrap server of prefill, then where the ranks find each other."""
     bootstrap = (_bootstrap(role),) if role.name == "prefill" else ()
-    return (_http(role), *bootstrap, *_rendezvous(role))
+    return (_http(role), *bootstrap, *_kv_events(role), *_rendezvous(role))
 
 
 def is_spread(role: Role) -> bool:
@@ -70,6 +70,23 @@ def _bootstrap(role: Role) -> PortNeed:
         base=role.bootstrap_port or BOOTSTRAP_BASE,
         requested=role.bootstrap_port is not None,
         path=(role.name, "bootstrap_port"),
+    )
+
+
+def _kv_events(role: Role) -> tuple[PortNeed, ...]:
+    """Each attention rank publishes on a port of its own (`disaggregation/kv_events.py`)."""
+    if role.kv_events_port is None:
+        return ()
+    others = range(1, role.parallel.attn_dp // (role.nodes or 1))  # on the leader's node
+    return (
+        PortNeed(
+            name="kv-events",
+            base=role.kv_events_port,
+            stride=role.parallel.attn_dp,
+            requested=True,
+            path=(role.name, "kv_events_port"),
+            companions=tuple(Companion(name=f"kv-events-{rank}", offset=rank) for rank in others),
+        ),
     )
 
 

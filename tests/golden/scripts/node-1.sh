@@ -61,7 +61,7 @@ prepare() {
   :
 }
 
-# What answers 200 once a process serves; nothing for followers of an instance on several nodes.
+# What answers 200 once a process serves. Followers on other nodes of an instance have nothing.
 ready_url() {
   case $1 in
     prefill-0.0) echo http://10.0.0.1:30000/health ;;
