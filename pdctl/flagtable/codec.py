@@ -52,7 +52,7 @@ def parse_table(what: str, text: bytes) -> FlagTable:
 
 
 def _flag(fields: Fields) -> Flag:
-    """Only stated fields are looked at: most flags have two or three, and a plan reads half a thousand flags."""
+    """Only stated fields are looked at: a plan reads half a thousand flags, most with two or three."""
     try:
         stated = {name: _READERS[name](fields, name) for name in fields.values}
     except KeyError as error:
