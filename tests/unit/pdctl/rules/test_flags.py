@@ -125,6 +125,11 @@ def test_a_version_without_a_table_turns_faults_into_warnings() -> None:
     assert (unknown.code, unknown.severity) == ("PD230", "warning")
 
 
+def test_releases_around_a_version_without_a_table_tell_that_it_has_a_flag() -> None:
+    told = found("enable-session-radix-cache: true, enable-pd-role-switch: true", version="0.5.22")
+    assert {each.code for each in told} == {"PD237"}
+
+
 def test_a_version_that_is_not_stated_is_taken_for_the_newest_and_never_refused() -> None:
     told = one("page-size: many", version=None)
     assert (told.code, told.severity, told.notes) == ("PD233", "warning", ("by the flags of sglang 0.5.23",))
