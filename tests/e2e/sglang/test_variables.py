@@ -1,4 +1,4 @@
-"""Every variable that our plans set is declared by that version of SGLang, or read by a library beneath it."""
+"""Every variable that our plans set is declared by its version of SGLang, or read by a library beneath it."""
 
 from __future__ import annotations
 

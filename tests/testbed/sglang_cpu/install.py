@@ -46,10 +46,10 @@ def folder() -> Path:
 
 def install() -> Testbed:
     environment = folder() / f"sglang-{VERSION}"
-    made_of = hashlib.sha256(
-        b"".join(path.read_bytes() for path in sorted(HERE.iterdir()) if path.is_file())
-    ).hexdigest()
-    _once(environment, made_of, _make_environment)
+    pins = (HERE / "requirements.txt").read_bytes() + TORCH.encode()
+    _once(environment, hashlib.sha256(pins).hexdigest(), _make_environment)
+    with _alone(environment):
+        _add_stand_ins(environment)
     sources = {version: folder() / "sources" / version for version in PARSED_VERSIONS}
     for version, place in sources.items():
         _once(place, version, lambda target, version=version: _unpack(environment, version, target))
@@ -80,13 +80,17 @@ def _make_environment(target: Path) -> None:
     _pip(target, "install", "--no-compile", TORCH)
     # The pins are complete. SGLang's own requirements would bring 3 GB of CUDA kernels.
     _pip(target, "install", "--no-compile", "--no-deps", "--requirement", str(HERE / "requirements.txt"))
-    site = next((target / "lib").glob("python3*/site-packages"))
+
+
+def _add_stand_ins(environment: Path) -> None:
+    """Written anew each time: they change more often than the pins."""
+    site = next((environment / "lib").glob("python3*/site-packages"))
     shutil.copy(HERE / "sglang_on_cpu.py", site)
     # A .pth file, because SGLang's children are started afresh and must find the stand-ins too.
     (site / "sglang_on_cpu.pth").write_text("import sglang_on_cpu\n")
     # transformers asks for the version of torchvision; the stand-in is a module without one.
     metadata = site / "torchvision-0.28.0.dist-info"
-    metadata.mkdir()
+    metadata.mkdir(exist_ok=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: torchvision\nVersion: 0.28.0\n")
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 
 def main() -> None:
+    tolerate_known_models()
     from sglang.srt.server_args import ServerArgs
 
     parser = argparse.ArgumentParser()
@@ -29,6 +30,14 @@ def main() -> None:
         asked = json.loads(line)
         with variables(asked.get("env", {})):
             say(answer(parser, asked))
+
+
+def tolerate_known_models() -> None:
+    """Older versions register models that this transformers has by now; it would refuse them."""
+    from transformers import AutoConfig
+
+    register = AutoConfig.register
+    AutoConfig.register = lambda name, config, exist_ok=False: register(name, config, exist_ok=True)
 
 
 def answer(parser: argparse.ArgumentParser, asked: dict) -> dict:
