@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from pdctl.fields import FieldError, parse_fields
 from pdctl.flagtable.model import FlagTable
-from pdctl.flagtable.versions import in_order
+from pdctl.flagtable.versions import in_order, version_key
 
 HISTORY_FORMAT = "pdctl/flag-history/v1"
 
@@ -25,6 +25,15 @@ class History:
     successors: Mapping[str, str] = field(
         default_factory=dict[str, str]
     )  # what a release said to use instead
+
+
+def has_flag(history: History, name: str, version: str) -> bool:
+    """Whether a version that need not have been looked at lies between two that have the flag."""
+    span, wanted = history.spans.get(name), version_key(version)
+    if span is None or wanted is None:
+        return False
+    first, last = version_key(span[0]), version_key(span[1])
+    return first is not None and last is not None and first <= wanted <= last
 
 
 def extended(history: History, table: FlagTable) -> History:

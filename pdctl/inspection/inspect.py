@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 from pdctl.diagnostics import DiagnosticError
 from pdctl.flagtable.model import FlagTable
 from pdctl.inspection.programs import PROGRAMS, NoFlagsError, inspect
-from pdctl.inspection.sources import Found, SourceError, locate, open_wheel
+from pdctl.inspection.sources import Folder, Found, SourceError, Wheel, locate, open_wheel
 from pdctl.topology.nearest import suggest
 
 
 def inspect_wheel(path: Path) -> FlagTable:
     try:
-        return _table(open_wheel(path))
+        found = open_wheel(path)
     except SourceError as error:
         raise _failure(str(error), "`pip download --no-deps sglang==VERSION` fetches a wheel") from error
+    with closing(found.source):
+        return _table(found)
 
 
 def inspect_python(program: str, python: str) -> FlagTable:
@@ -27,7 +30,7 @@ def inspect_python(program: str, python: str) -> FlagTable:
         raise _failure(str(error), "give the interpreter that starts the program on the nodes") from error
 
 
-def _table(found: Found) -> FlagTable:
+def _table(found: Found[Folder] | Found[Wheel]) -> FlagTable:
     try:
         return inspect(found.program, found.version, found.source)
     except NoFlagsError as error:

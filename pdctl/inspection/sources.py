@@ -6,9 +6,13 @@ import subprocess
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from pdctl.fields import FieldError, parse_fields
+from pdctl.inspection.modules import SourceTree
 from pdctl.inspection.programs import PROGRAMS
+
+_Source = TypeVar("_Source", bound=SourceTree)
 
 _LOCATE_DEADLINE_S = 30.0
 # Runs in the other interpreter: it locates files, and imports neither the package nor what it needs.
@@ -61,18 +65,21 @@ class Wheel:
         except KeyError:
             return None
 
+    def close(self) -> None:
+        self.archive.close()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(Generic[_Source]):
     """A program, its version, and where its source is."""
 
     program: str
     version: str
-    source: Folder | Wheel
+    source: _Source
 
 
-def open_wheel(path: Path) -> Found:
-    """A wheel says what it holds in its name: `sglang-0.5.23-….whl`."""
+def open_wheel(path: Path) -> Found[Wheel]:
+    """A wheel says what it holds in its name: `sglang-0.5.23-….whl`. The caller closes it."""
     project, version = (*path.name.removesuffix(".whl").split("-"), "")[:2]
     if path.suffix != ".whl" or project not in PROGRAMS or not version:
         raise SourceError(f"`{path.name}` is no wheel of {' or '.join(f'`{name}`' for name in PROGRAMS)}")
@@ -83,7 +90,7 @@ def open_wheel(path: Path) -> Found:
     return Found(program=project, version=version, source=Wheel(path=path, archive=archive))
 
 
-def locate(program: str, python: str) -> Found:
+def locate(program: str, python: str) -> Found[Folder]:
     """The program that the interpreter `python` would import."""
     try:
         done = subprocess.run(

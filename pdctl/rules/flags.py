@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 
 from pdctl.diagnostics import Diagnostic, Severity
 from pdctl.flagtable.fit import Fault, Misfit, misfit
+from pdctl.flagtable.history import has_flag
 from pdctl.flagtable.model import Flag
-from pdctl.flagtable.shelf import OWN_TABLES
+from pdctl.flagtable.shelf import OWN_TABLES, load_history
 from pdctl.program import Rule
 from pdctl.rules.base import at_value
 from pdctl.rules.blocks import ArgsBlock, as_args, blocks, normal
@@ -36,8 +37,16 @@ def _flags_exist(topology: Topology) -> Iterable[Diagnostic]:
         if block.chosen is None:
             continue
         for key in block.args:
-            if block.find(key) is None and not block.owns(key):
+            if block.find(key) is None and not block.owns(key) and not _was_there(topology, block, key):
                 yield unknown_flag(topology, block, key)
+
+
+def _was_there(topology: Topology, block: ArgsBlock, key: str) -> bool:
+    """For a version without a table, releases around it may tell that it has the flag."""
+    version = topology.engine.version
+    if block.is_router or version is None or block.severity is Severity.ERROR:
+        return False
+    return has_flag(load_history(block.kind), normal(key), version)
 
 
 def _flags_are_written_out(topology: Topology) -> Iterable[Diagnostic]:

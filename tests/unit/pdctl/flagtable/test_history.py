@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pdctl.fields import FieldError
-from pdctl.flagtable.history import History, extended, history_text, parse_history
+from pdctl.flagtable.history import History, extended, has_flag, history_text, parse_history
 from pdctl.flagtable.model import Flag, FlagTable
 
 
@@ -39,6 +39,17 @@ def test_the_newest_word_about_a_successor_stays() -> None:
 def test_a_history_survives_being_written_and_read() -> None:
     history = grown(table("0.5.9", "a", successor="--x"), table("0.5.10", "b"))
     assert parse_history("it", history_text(history).encode()) == history
+
+
+@pytest.mark.parametrize(
+    ("version", "has"),
+    [("0.5.9", True), ("0.5.10", True), ("0.5.11", True), ("0.5.12", False), ("0.5", False)],
+)
+def test_a_version_between_two_that_have_a_flag_has_it(version: str, has: bool) -> None:
+    history = grown(table("0.5.9", "a"), table("0.5.11", "a"), table("0.5.13"))
+    assert has_flag(history, "a", version) is has
+    assert not has_flag(history, "b", version)
+    assert not has_flag(history, "a", "main")
 
 
 def test_another_format_is_a_field_error() -> None:
