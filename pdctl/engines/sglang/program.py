@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pdctl.engines.sglang.devices import ib_device_flag, is_ascend, visible_devices
 from pdctl.engines.sglang.ports import is_spread, port_needs
-from pdctl.engines.sglang.release import Release, spelled
+from pdctl.engines.sglang.release import Release
 from pdctl.engines.sglang.rules import RULES
 from pdctl.engines.sglang.transfer import backend_flag, reads_ib_devices, transfer_env
 from pdctl.flags import canonical, merged, merged_env, to_argv
@@ -161,10 +161,13 @@ def _kv_events_flags(role: Role, leader: Slot) -> list[str]:
 
 
 def _passed_on(topology: Topology, role: Role, release: Release) -> tuple[str, ...]:
-    """The document's own flags, each once: the role's word over that of `defaults`, by whatever alias."""
+    """The document's own flags, each once: the role's word over that of `defaults`, by whatever alias.
+
+    The table of an older release knows what later ones call its flags, `cuda-graph-max-bs-decode` for one.
+    """
     chosen = choose_table("sglang", release.version)
     table = None if chosen is None else chosen.table
-    layers = (canonical(spelled(args, release), table) for args in (topology.defaults.args, role.args))
+    layers = (canonical(args, table) for args in (topology.defaults.args, role.args))
     return to_argv(merged(*layers), table)
 
 

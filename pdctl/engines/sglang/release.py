@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pdctl.flagtable.versions import VersionKey, version_key
-from pdctl.topology.model import ArgValue
-
-# Flags by phase, and what releases before 0.5.14 called them: there was one graph, that of decode.
-_ONE_GRAPH_SPELLINGS: Mapping[str, str] = {
-    "cuda-graph-max-bs-decode": "cuda-graph-max-bs",
-    "cuda-graph-bs-decode": "cuda-graph-bs",
-    "disable-decode-cuda-graph": "disable-cuda-graph",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +21,6 @@ class Release:
     def has_attn_dp_flag(self) -> bool:
         """`--attn-dp-size N`; before, `--dp-size N --enable-dp-attention` (`arg_groups/parallel_hook.py`)."""
         return self.is_at_least("0.5.22")
-
-    @property
-    def has_graph_flags_by_phase(self) -> bool:
-        return self.is_at_least("0.5.14")
 
     @property
     def has_mooncake_tcp(self) -> bool:
@@ -65,13 +52,6 @@ class Release:
     @property
     def has_kv_checksum(self) -> bool:
         return self.is_at_least("0.5.21")
-
-
-def spelled(args: Mapping[str, ArgValue], release: Release) -> dict[str, ArgValue]:
-    """Flags as `release` spells them. What it has no word for is left alone, for the flag table to refuse."""
-    if release.has_graph_flags_by_phase:
-        return dict(args)
-    return {_ONE_GRAPH_SPELLINGS.get(name, name): value for name, value in args.items()}
 
 
 def _key(version: str | None) -> VersionKey | None:
