@@ -3,7 +3,8 @@
 A process sees its own accelerators alone, by the variable of their vendor, and `--base-gpu-id` stays out of
 the command line. The other way, all of them visible and a base for each instance, needs neighbouring devices,
 and SGLang adds steps and pipeline stages to the base (`entrypoints/engine.py`), so that a wrong width
-computes on a neighbour's device. Both together shift twice.
+computes on a neighbour's device. Both together shift twice. NVLink inside a node stays possible: a process
+opens CUDA memory of a neighbour (cuIpcOpenMemHandle) whose device it doesn't see, tried on two H200.
 """
 
 from __future__ import annotations
