@@ -59,6 +59,7 @@ class SglangEngine:
             "node-rank",
             "nccl-port",
             "base-gpu-id",
+            "gpu-id-step",
         }
     )
     requests_metric = "sglang:num_requests_total"
