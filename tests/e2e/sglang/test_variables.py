@@ -29,13 +29,16 @@ FOREIGN = (
     "CUDA_",
     "ASCEND_",  # memfabric and CANN
     "HCCL_",
+    "DEEP_NORMAL_MODE_USE_INT8_QUANT",  # DeepEP for Ascend
+    "STREAMS_PER_DEVICE",  # torch_npu
+    "TASK_QUEUE_ENABLE",  # torch_npu
     "PYTORCH_",
     "TORCH",
     "OMP_",
     "HF_",
 )
-# Read by SGLang with os.environ, outside its registry: utils/network.py, utils/common.py.
-UNREGISTERED = {"SGLANG_HOST_IP", "SGLANG_LOCAL_IP_NIC"}
+# Read by SGLang outside its registry: utils/network.py, hardware_backend/npu/memory_pool_npu.py.
+UNREGISTERED = {"SGLANG_HOST_IP", "SGLANG_USE_FIA_NZ"}
 
 
 @pytest.mark.parametrize("path", TOPOLOGIES, ids=lambda path: path.stem)
