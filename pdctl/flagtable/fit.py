@@ -57,6 +57,10 @@ def _number_of_values(flag: Flag, value: ArgValue) -> Misfit | None:
     if value is True:
         takes_none = flag.nargs in ("?", "*")
         return None if takes_none else _number(f"`{name}` needs a value", _wanted(flag))
+    if isinstance(flag.nargs, int):
+        num_values = len(value) if isinstance(value, tuple) else 1
+        wrong = f"`{name}` takes {flag.nargs} values, found {num_values}"
+        return None if num_values == flag.nargs else _number(wrong, "give it a list of as many")
     if not isinstance(value, tuple):
         return None
     if flag.type is ValueType.JSON and flag.nargs is None:

@@ -1,6 +1,7 @@
 """Find flag tables: those that ship with pdctl under `schemas/`, and the user's own.
 
-Reading one is like importing a module: on demand, once, and the answer never changes while pdctl runs. Own
+Reading one is like importing a module: on demand, once, and the answer never changes while pdctl runs. The
+rules ask first, so that compiling a plan finds it in memory. Own
 tables lie in the folder that the variable PDCTL_FLAG_TABLES names, where `pdctl engine inspect --write` puts
 them, and win over a shipped one of the same version.
 """

@@ -14,6 +14,7 @@ COUNT = Flag(name="x", type=ValueType.COUNT)
 OPAQUE = Flag(name="x", type=ValueType.OPAQUE)
 SWITCH = Flag(name="x", nargs=0)
 MAYBE = Flag(name="x", nargs="?")
+PAIR = Flag(name="x", nargs=2)
 MANY = Flag(name="x", type=ValueType.INT, nargs="+")
 ANY = Flag(name="x", nargs="*")
 REPEATED = Flag(name="x", repeats=True)
@@ -36,6 +37,7 @@ NUMBERS = Flag(name="x", type=ValueType.INT, choices=(16, 32))
         *((MANY, value) for value in (1, (1, 2), "3")),
         *((ANY, value) for value in (True, (), "a", ("a", "b"))),
         (REPEATED, ("a", "b")),
+        (PAIR, ("a", "b")),
         (WORDS, "deepep"),
         *((NUMBERS, value) for value in (16, "32")),
     ],
@@ -70,6 +72,7 @@ def test_what_the_parser_takes_fits(flag: Flag, value: ArgValue) -> None:
         (INT, True, Fault.NUMBER, "`x` needs a value"),
         (MANY, True, Fault.NUMBER, "`x` needs a value"),
         (MANY, (), Fault.NUMBER, "`x` takes one value or more, found an empty list"),
+        (PAIR, "a", Fault.NUMBER, "`x` takes 2 values, found 1"),
         (TEXT, ("a", "b"), Fault.NUMBER, "`x` takes one value, found a list of 2"),
     ],
 )
