@@ -36,7 +36,7 @@ class ReferenceEngine:
     )
     requests_metric = "sglang:num_requests_total"
 
-    def port_needs(self, part: Role | Router) -> tuple[PortNeed, ...]:
+    def port_needs(self, part: Role | Router, topology: Topology) -> tuple[PortNeed, ...]:
         if not isinstance(part, Role):
             raise TypeError(f"`{part.kind}` is no role of an engine")
         base = PREFILL_HTTP_BASE if part.name == "prefill" else DECODE_HTTP_BASE

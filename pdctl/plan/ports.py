@@ -51,6 +51,7 @@ class PortNeed:
     path: tuple[str, ...] = ()  # the document's key that names it
     companions: tuple[Companion, ...] = ()
     on_every_node: bool = False  # followers of the instance listen on the same number
+    only_first: bool = False  # the role's first instance alone has it
 
     def candidates(self, index: int) -> Iterator[int]:
         """Ports to try, in order, for the instance that is number `index` at its address."""
@@ -123,6 +124,8 @@ def _requests(slots: Sequence[Slot], needs: Mapping[RoleKind, tuple[PortNeed, ..
             index = num_before[slot.role, slot.node.address]
             num_before[slot.role, slot.node.address] += 1
             for need in needs[slot.role]:
+                if need.only_first and slot.index > 0:
+                    continue
                 also = tuple(followers[slot.instance_id]) if need.on_every_node else ()
                 yield _Request(slot=slot, need=need, index=index, followers=also)
 

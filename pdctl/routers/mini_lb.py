@@ -24,7 +24,7 @@ class MiniLoadBalancer:
     )
     requests_metric = "pdctl_router_requests_total"
 
-    def port_needs(self, part: Role | Router) -> tuple[PortNeed, ...]:
+    def port_needs(self, part: Role | Router, topology: Topology) -> tuple[PortNeed, ...]:
         return (
             PortNeed(
                 name="http",

@@ -57,7 +57,7 @@ class SglangRouter:
     )
     requests_metric = None  # its metrics lie on a port of their own
 
-    def port_needs(self, part: Role | Router) -> tuple[PortNeed, ...]:
+    def port_needs(self, part: Role | Router, topology: Topology) -> tuple[PortNeed, ...]:
         if not isinstance(part, Router):
             raise TypeError(f"`{part.name}` is no router")
         http = PortNeed(

@@ -10,6 +10,7 @@ line to show why. Random ports are left: a KV control socket per rank (49152 up)
 from __future__ import annotations
 
 from pdctl.plan.ports import (
+    ASCEND_STORE_BASE,
     BOOTSTRAP_BASE,
     DECODE_HTTP_BASE,
     DIST_INIT_BASE,
@@ -18,7 +19,7 @@ from pdctl.plan.ports import (
     Companion,
     PortNeed,
 )
-from pdctl.topology.model import Role
+from pdctl.topology.model import Role, Transfer
 
 # Wider than the family behind an HTTP port (13 and 233 to 239), so that families of neighbours never meet:
 # modulo 300, prefill's lie at 0, 13 and 233 to 239, decode's 100 behind them.
@@ -30,9 +31,9 @@ _RENDEZVOUS_DELTA = 233  # ZMQ_TCP_PORT_DELTA: stands for a rendezvous that wasn
 _BEHIND_RENDEZVOUS = ("tokenizer", "detokenizer", "rpc", "scheduler-metrics", "scheduler", "loads")
 
 
-def port_needs(role: Role) -> tuple[PortNeed, ...]:
+def port_needs(role: Role, transfer: Transfer) -> tuple[PortNeed, ...]:
     """HTTP first; then the bootstrap server of prefill, then where the ranks find each other."""
-    bootstrap = (_bootstrap(role),) if role.name == "prefill" else ()
+    bootstrap = (_bootstrap(role), *_ascend_store(transfer)) if role.name == "prefill" else ()
     return (_http(role), *bootstrap, *_kv_events(role), *_rendezvous(role))
 
 
@@ -71,6 +72,14 @@ def _bootstrap(role: Role) -> PortNeed:
         requested=role.bootstrap_port is not None,
         path=(role.name, "bootstrap_port"),
     )
+
+
+def _ascend_store(transfer: Transfer) -> tuple[PortNeed, ...]:
+    """Where all ranks of an Ascend deployment meet; the first prefill instance opens it."""
+    ascend = transfer.ascend
+    if transfer.backend != "ascend" or ascend.with_mooncake or ascend.store_url is not None:
+        return ()
+    return (PortNeed(name="ascend-store", base=ASCEND_STORE_BASE, only_first=True),)
 
 
 def _kv_events(role: Role) -> tuple[PortNeed, ...]:

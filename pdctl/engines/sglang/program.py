@@ -64,10 +64,10 @@ class SglangEngine:
     )
     requests_metric = "sglang:num_requests_total"
 
-    def port_needs(self, part: Role | Router) -> tuple[PortNeed, ...]:
+    def port_needs(self, part: Role | Router, topology: Topology) -> tuple[PortNeed, ...]:
         if not isinstance(part, Role):
             raise TypeError(f"`{part.kind}` is no role of an engine")
-        return port_needs(part)
+        return port_needs(part, topology.transfer)
 
     def command(self, slot: Slot, layout: Layout) -> Command:
         """Every rank has the same words but for its address, its rank and its RDMA devices."""

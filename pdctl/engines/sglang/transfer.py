@@ -8,7 +8,6 @@ import math
 from pdctl.engines.sglang.release import Release
 from pdctl.plan.layout import Layout
 from pdctl.plan.model import RoleKind
-from pdctl.plan.ports import ASCEND_STORE_BASE
 from pdctl.topology.model import Env, Role, Topology, Transfer
 
 BACKENDS = ("mooncake", "mooncake_tcp", "nixl", "ascend", "mori", "fake")  # `arg_groups/choices.py`
@@ -132,9 +131,7 @@ def _of_backend(layout: Layout, release: Release) -> Env:
 
 def _default_store(layout: Layout) -> str:
     """The first prefill instance opens the store; both roles must name the same one."""
-    leader = layout.leaders(RoleKind.PREFILL)[0]
-    host = f"[{leader.node.address}]" if ":" in leader.node.address else leader.node.address
-    return f"tcp://{host}:{ASCEND_STORE_BASE}"
+    return f"tcp://{layout.leaders(RoleKind.PREFILL)[0].endpoint('ascend-store')}"
 
 
 def _whole(seconds: float | None) -> int | None:

@@ -82,3 +82,11 @@ def test_more_instances_than_strides_fit_still_stay_below_the_ephemeral_range(pl
     claimed = {claim.port for process in made.processes for claim in process.ports}
     assert max(claimed) < 32768
     assert not claimed & {*range(15000, 17001), *range(22000, 30000)}
+
+
+def test_the_first_prefill_alone_opens_the_store_of_ascend(plan: Plan) -> None:
+    made = plan("transfer: {backend: ascend}\nprefill: {instances: 2}\n")
+    assert ports(made, "prefill-0.0")["ascend-store"] == 19000
+    assert "ascend-store" not in ports(made, "prefill-1.0")
+    stores = {process.env["ASCEND_MF_STORE_URL"] for process in made.processes if process.role != "router"}
+    assert stores == {"tcp://10.0.0.1:19000"}
