@@ -26,7 +26,7 @@ class Testbed:
 def testbed() -> Testbed:
     """Built on first use, in a minute; it lies in the user's cache."""
     install = [sys.executable, TESTBED / "install.py"]
-    paths = json.loads(subprocess.run(install, check=True, stdout=subprocess.PIPE, timeout=290).stdout)
+    paths = json.loads(subprocess.run(install, check=True, stdout=subprocess.PIPE, timeout=580).stdout)
     return Testbed(
         python=Path(paths["python"]),
         sources={version: Path(place) for version, place in paths["sources"].items()},

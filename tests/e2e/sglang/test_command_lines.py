@@ -20,7 +20,7 @@ from pdctl.lifecycle.planning import TopologySource, plan_file
 from pdctl.plan.argv import flags_of
 from pdctl.plan.model import LaunchPlan, ProcessSpec, RoleKind
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # the testbed may have to be built first
 
 ROOT = Path(__file__).parents[3]
 SHAPES = json.loads(Path(__file__).with_name("shapes.json").read_text())

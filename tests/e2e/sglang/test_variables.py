@@ -9,7 +9,7 @@ import pytest
 from pdctl.lifecycle.planning import TopologySource, plan_file
 from pdctl.plan.model import RoleKind
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # the testbed may have to be built first
 
 TOPOLOGIES = sorted(
     path

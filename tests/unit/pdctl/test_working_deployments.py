@@ -172,7 +172,11 @@ def comparable(settings: dict[str, Setting], process: ProcessSpec, address: str)
 
 
 def plain(value: str) -> object:
-    return json.loads(value) if value.startswith("{") else value
+    """JSON as a value; which port events are published on is the plan's choice."""
+    if not value.startswith("{"):
+        return value
+    told = json.loads(value)
+    return {**told, "endpoint": told["endpoint"].rpartition(":")[0]} if "endpoint" in told else told
 
 
 def hosts(entries: Sequence[str]) -> list[str]:
