@@ -59,8 +59,9 @@ class PortNeed:
         if self.requested:
             yield first
             return
-        yield from range(first, FIRST_EPHEMERAL_PORT, self.stride)
-        yield from range(self.base + 1, FIRST_EPHEMERAL_PORT)
+        end = FIRST_EPHEMERAL_PORT if self.base < FIRST_EPHEMERAL_PORT else HIGHEST_PORT + 1
+        yield from range(first, end, self.stride)
+        yield from range(self.base + 1, end)
 
     def claims(self, port: int) -> tuple[PortClaim, ...]:
         """The port and its companions, when it is `port`."""
@@ -162,7 +163,7 @@ class _Ledger:
         self._fault(
             need,
             code="PD405",
-            message=f"`{owner}` finds no {need.name} port free below {FIRST_EPHEMERAL_PORT}",
+            message=f"`{owner}` finds no {need.name} port free from {need.base} up",
             help="put fewer instances on one node",
         )
         return None
