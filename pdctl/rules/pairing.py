@@ -22,7 +22,7 @@ def _dtypes_agree(topology: Topology) -> Iterable[Diagnostic]:
         topology,
         flag="dtype",
         code="PD301",
-        message="prefill and decode compute in different dtypes",
+        message="prefill and decode{may} compute in different dtypes",
         consequence="the bytes of prefill's KV cache are other numbers to decode: wrong text, no error",
     )
 
@@ -32,7 +32,7 @@ def _page_sizes_agree(topology: Topology) -> Iterable[Diagnostic]:
         topology,
         flag="page-size",
         code="PD302",
-        message="prefill and decode use different page sizes",
+        message="prefill and decode{may} use different page sizes",
         consequence="requests fail or hang when decode reads the layout of prefill's pages",
     )
 
@@ -40,7 +40,10 @@ def _page_sizes_agree(topology: Topology) -> Iterable[Diagnostic]:
 def agree(
     topology: Topology, *, flag: str, code: str, message: str, consequence: str
 ) -> Iterable[Diagnostic]:
-    """An error where the roles are given different values, a warning where one of them isn't known here."""
+    """An error where the roles are given different values, a warning where one of them isn't known here.
+
+    `{may}` in `message` is where a warning says so.
+    """
     prefill = stated_arg(topology, topology.prefill, flag)
     decode = stated_arg(topology, topology.decode, flag)
     default = ENGINE_DEFAULTS.get(topology.engine.kind, {}).get(flag)
@@ -52,13 +55,14 @@ def agree(
     marked, marked_role = (decode, "decode") if decode is not None else (prefill, "prefill")
     other, other_role = (prefill, "prefill") if decode is not None else (None, "decode")
     assert marked is not None  # two roles that say nothing take the same default
+    # Against a default that isn't known here, one side's value may be the right one.
+    is_unsure = other is None and default is None
     yield at_value(
         topology,
         marked.path,
         code,
-        message,
-        # Against a default that isn't known here, one side's value may be the right one.
-        severity=Severity.WARNING if other is None and default is None else Severity.ERROR,
+        message.format(may=" may" if is_unsure else ""),
+        severity=Severity.WARNING if is_unsure else Severity.ERROR,
         label=marked_role,
         notes=(_other_takes(topology, other, other_role, default), consequence),
         help=f"set `{flag}` once, under `defaults.args`",

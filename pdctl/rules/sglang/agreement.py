@@ -55,7 +55,7 @@ def _kv_dtypes_agree(topology: Topology) -> Iterable[Diagnostic]:
         topology,
         flag="kv-cache-dtype",
         code="PD310",
-        message="prefill and decode keep their KV cache in different dtypes",
+        message="prefill and decode{may} keep their KV cache in different dtypes",
         consequence="SGLang from 0.5.10 on aborts the first request; older ones answer with wrong text",
     )
 

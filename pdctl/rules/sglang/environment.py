@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 
 from pdctl.diagnostics import Diagnostic, Severity
-from pdctl.flagtable.versions import version_key
 from pdctl.program import Rule
-from pdctl.resources import resource_path
 from pdctl.rules.base import at_value
 from pdctl.rules.sglang.reading import NEWEST_READ, backend_of, is_at_most
+from pdctl.rules.sglang.variables import variables
 from pdctl.topology.model import Env, Topology
 from pdctl.topology.nearest import nearest
 from pdctl.topology.source import DocumentPath, dotted
@@ -62,15 +59,6 @@ class _Variable:
     path: DocumentPath
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Entry:
-    """A variable in the table: the first and the last sampled release that mentions it, and its kind."""
-
-    first: str
-    last: str
-    kind: str | None = None
-
-
 def _variables(topology: Topology) -> Iterator[_Variable]:
     """Every variable of engine processes in the document."""
     blocks: list[tuple[DocumentPath, Env]] = [(("defaults", "env"), topology.defaults.env)]
@@ -88,12 +76,12 @@ def _names_are_known(topology: Topology) -> Iterable[Diagnostic]:
         name = _modern(variable.name)
         if not name.startswith(_PREFIX) or name in _GONE:
             continue
-        entry = _table().get(name)
+        entry = variables().get(name)
         if entry is None:
-            near = nearest(name, _table())
+            near = nearest(name, variables())
             hint = f"did you mean `{near}`?" if near is not None else "remove it"
             yield _warning(topology, variable, "PD290", f"SGLang has no variable `{name}`", hint)
-        elif not _is_first_reached(topology, entry):
+        elif not entry.is_in(topology.engine.version or NEWEST_READ):
             yield _warning(
                 topology,
                 variable,
@@ -106,7 +94,7 @@ def _names_are_known(topology: Topology) -> Iterable[Diagnostic]:
 def _names_are_still_read(topology: Topology) -> Iterable[Diagnostic]:
     for variable in _variables(topology):
         name = _modern(variable.name)
-        entry = _table().get(name) if name.startswith(_PREFIX) else None
+        entry = variables().get(name) if name.startswith(_PREFIX) else None
         if name in _GONE:
             yield _warning(topology, variable, "PD291", f"SGLang no longer reads `{name}`", _GONE[name])
         elif entry is not None and entry.last != NEWEST_READ and not is_at_most(topology, entry.last):
@@ -134,7 +122,7 @@ def _presence_is_meant(topology: Topology) -> Iterable[Diagnostic]:
 
 def _values_parse(topology: Topology) -> Iterable[Diagnostic]:
     for variable in _variables(topology):
-        entry = _table().get(_modern(variable.name)) if variable.name.startswith("SGL") else None
+        entry = variables().get(_modern(variable.name)) if variable.name.startswith("SGL") else None
         if entry is not None and not _parses(variable.value, entry.kind):
             yield _warning(
                 topology,
@@ -182,12 +170,6 @@ def _modern(name: str) -> str:
     return _PREFIX + name.removeprefix(_OLD_PREFIX) if name.startswith(_OLD_PREFIX) else name
 
 
-def _is_first_reached(topology: Topology, entry: _Entry) -> bool:
-    """The table begins with some release: what that one has may be older."""
-    first, mine = version_key(entry.first), version_key(topology.engine.version or NEWEST_READ)
-    return first is None or mine is None or mine >= first or entry.first == _oldest()
-
-
 def _warning(topology: Topology, variable: _Variable, code: str, message: str, hint: str) -> Diagnostic:
     return Diagnostic(
         code=code,
@@ -197,25 +179,6 @@ def _warning(topology: Topology, variable: _Variable, code: str, message: str, h
         path=dotted(variable.path),
         help=hint,
     )
-
-
-@cache
-def _file() -> tuple[str, Mapping[str, _Entry]]:
-    told = json.loads(resource_path("schemas", "sglang", "env.json").read_text(encoding="utf-8"))
-    entries = {
-        name: _Entry(first=line[0], last=line[1], kind=line[2] if len(line) > 2 else None)
-        for name, line in told["names"].items()
-    }
-    return told["versions"][0], entries
-
-
-def _table() -> Mapping[str, _Entry]:
-    """Read when a document sets such a variable, and once."""
-    return _file()[1]
-
-
-def _oldest() -> str:
-    return _file()[0]
 
 
 RULES = (

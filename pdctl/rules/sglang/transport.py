@@ -23,23 +23,20 @@ _TIMEOUT_VARIABLES = (
 
 
 def _queues_have_threads(topology: Topology) -> Iterable[Diagnostic]:
-    transfer = topology.transfer
-    if backend_of(topology) != "mooncake":
-        return
-    queues, threads = _queues(topology), _threads(topology)
-    num_queues, num_threads = number(queues), transfer.threads if threads is None else number(threads)
-    if queues is None or num_queues is None:
+    queues, num_threads = _queues(topology), _num_threads(topology)
+    num_queues = number(queues)
+    if backend_of(topology) != "mooncake" or queues is None or num_queues is None:
         return
     surely_few = num_queues > (_MOST_THREADS if num_threads is None else num_threads)
     perhaps_few = num_threads is None and num_queues > _FEWEST_THREADS
     if surely_few or perhaps_few:
-        has = f"{_FEWEST_THREADS} to {_MOST_THREADS} threads, by the number of CPUs"
+        by_cpus = f"{_FEWEST_THREADS} to {_MOST_THREADS} threads, by the number of CPUs"
         yield at_value(
             topology,
             queues.path,
             "PD420",
             f"{num_queues} transfer queues need as many threads, prefill has "
-            + (has if num_threads is None else str(num_threads)),
+            + (by_cpus if num_threads is None else str(num_threads)),
             severity=Severity.ERROR if surely_few else Severity.WARNING,
             notes=("with fewer threads than queues, prefill ends with an assertion",),
             help=f"set `transfer.threads: {num_queues}` or more",
@@ -47,13 +44,15 @@ def _queues_have_threads(topology: Topology) -> Iterable[Diagnostic]:
 
 
 def _queues(topology: Topology) -> Stated | None:
-    if topology.transfer.queues is not None:
+    variable = stated_env(topology, topology.prefill, _QUEUES)  # the document's own variables win
+    if variable is None and topology.transfer.queues is not None:
         return Stated(value=topology.transfer.queues, path=("transfer", "queues"))
-    return stated_env(topology, topology.prefill, _QUEUES)
+    return variable
 
 
-def _threads(topology: Topology) -> Stated | None:
-    return stated_env(topology, topology.prefill, _THREADS) if topology.transfer.threads is None else None
+def _num_threads(topology: Topology) -> int | None:
+    variable = stated_env(topology, topology.prefill, _THREADS)
+    return topology.transfer.threads if variable is None else number(variable)
 
 
 def _time_outs_end(topology: Topology) -> Iterable[Diagnostic]:
