@@ -63,6 +63,8 @@ def _words(name: str, value: ArgValue, table: FlagTable | None) -> Iterator[str]
         case tuple() if flag is not None and flag.repeats and flag.nargs is None:
             for each in value:
                 yield from _one(name, str(each))
+        case (only,):
+            yield from _one(name, str(only))
         case tuple():
             yield f"--{name}"
             yield from (str(each) for each in value)

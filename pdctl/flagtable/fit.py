@@ -64,21 +64,18 @@ def _number_of_values(flag: Flag, value: ArgValue) -> Misfit | None:
     if not isinstance(value, tuple):
         return None
     if flag.type is ValueType.JSON and flag.nargs is None:
-        return None  # rendered as one JSON list
+        return None
     if flag.nargs == "+" and not value:
         return _number(f"`{name}` takes one value or more, found an empty list", "remove it")
-    if flag.nargs in (None, "?") and not flag.repeats:
-        return _number(
-            f"`{name}` takes one value, found a list of {len(value)}",
-            f"write `{name}: {value[0]}`" if len(value) == 1 else _wanted(flag),
-        )
+    if flag.nargs in (None, "?") and not flag.repeats and len(value) != 1:
+        return _number(f"`{name}` takes one value, found a list of {len(value)}", _wanted(flag))
     return None
 
 
 def _words(flag: Flag, value: ArgValue) -> Misfit | None:
     if isinstance(value, tuple):
-        if flag.type is ValueType.JSON:
-            return None
+        if flag.type is ValueType.JSON and flag.nargs is None:
+            return None  # rendered as one JSON list
         found = (_word(flag, each, item) for item, each in enumerate(value))
         return next((each for each in found if each is not None), None)
     return None if value is None or isinstance(value, bool) else _word(flag, value, None)

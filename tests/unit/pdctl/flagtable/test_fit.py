@@ -37,6 +37,7 @@ NUMBERS = Flag(name="x", type=ValueType.INT, choices=(16, 32))
         *((MANY, value) for value in (1, (1, 2), "3")),
         *((ANY, value) for value in (True, (), "a", ("a", "b"))),
         (REPEATED, ("a", "b")),
+        (TEXT, ("a",)),
         (PAIR, ("a", "b")),
         (WORDS, "deepep"),
         *((NUMBERS, value) for value in (16, "32")),
@@ -94,7 +95,6 @@ def test_one_item_of_a_list_is_named_by_its_place() -> None:
         (WORDS, "deepp", "did you mean `deepep`?"),
         (WORDS, "zzz", "known here: `auto`, `deepep`"),
         (WORDS, True, "give it one of `auto`, `deepep`"),
-        (TEXT, ("a",), "write `x: a`"),
         (FLOAT, True, "give it a number"),
     ],
 )
