@@ -34,7 +34,7 @@ def compile_plan(topology: Topology, inventory: Inventory, programs: Programs) -
     Raises `DiagnosticError` with every placement and port fault at once.
     """
     placement = place(topology, inventory)
-    needs = {role: programs.of(role).port_needs(_part(topology, role)) for role in RoleKind}
+    needs = {role: programs.of(role).port_needs(_part(topology, role), topology) for role in RoleKind}
     assignment = assign_ports(topology.source, placement.slots, needs)
     faults = (*placement.diagnostics, *assignment.diagnostics)
     if faults:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from pdctl.topology.model import Cluster
 
@@ -15,6 +17,21 @@ class Node:
     address: str
     num_devices: int = 0
     python: str = "python3"  # runs what the topology names no interpreter for
+    interface: str | None = None  # network interface for NCCL and Gloo; None: they choose
+    env: Mapping[str, str] = field(default_factory=dict[str, str])  # of every engine process there
+
+    @property
+    def ip(self) -> str | None:
+        """`address`, where it is one in numbers and no name."""
+        try:
+            return str(ipaddress.ip_address(self.address)) and self.address
+        except ValueError:
+            return None
+
+    @property
+    def listen_address(self) -> str:
+        """All addresses for a name: to the node itself its name may mean the loopback address."""
+        return self.ip or "0.0.0.0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +40,10 @@ class Inventory:
 
     def node(self, name: str) -> Node | None:
         return next((node for node in self.nodes if node.name == name), None)
+
+
+# Executors that topologies may name before this version can start anything through them: their plans hold.
+PLANNED_EXECUTORS = ("ssh", "slurm")
 
 
 def declared(cluster: Cluster) -> Inventory:
@@ -44,6 +65,8 @@ def declared(cluster: Cluster) -> Inventory:
                 name=host.name,
                 address=host.address or host.name,
                 num_devices=cluster.devices_per_node if host.devices is None else host.devices,
+                interface=host.interface,
+                env=host.env,
             )
             for host in cluster.nodes
         )

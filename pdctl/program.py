@@ -40,8 +40,8 @@ class Program(Protocol):
         """Name of the Prometheus counter of requests on the `http` port's /metrics."""
         ...
 
-    def port_needs(self, part: Role | Router) -> tuple[PortNeed, ...]:
-        """The ports of one leader process. The first is the HTTP port and is named `http`."""
+    def port_needs(self, part: Role | Router, topology: Topology) -> tuple[PortNeed, ...]:
+        """The ports of one leader process of `part`. The first is the HTTP port and is named `http`."""
         ...
 
     def command(self, slot: Slot, layout: Layout) -> Command:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 EPILOG = (
     "Exit codes: 0 done or nothing to do; 1 error, wrong usage too; 2 changes pending (with --exit-code); "
     "130 interrupted.\n\n"
-    "Environment: PDCTL_STATE_DIR keeps records and runs (~/.local/state/pdctl), PDCTL_DEBUG=1 shows the "
-    "traceback of a bug, NO_COLOR and FORCE_COLOR are obeyed."
+    "Environment: PDCTL_STATE_DIR keeps records and runs (~/.local/state/pdctl), PDCTL_FLAG_TABLES has flag "
+    "tables of your own, PDCTL_DEBUG=1 shows the traceback of a bug, NO_COLOR and FORCE_COLOR are obeyed."
 )
 
 

@@ -16,6 +16,7 @@ app = new_app()
 class Document(StrEnum):
     TOPOLOGY = "topology"
     PLAN = "plan"
+    FLAG_TABLE = "flag-table"
 
 
 @verb(app, example="pdctl schema topology > topology.schema.json")

@@ -9,6 +9,7 @@ from __future__ import annotations
 HELP_OF_VERBS: dict[str, str] = {
     "validate": "Check a topology and report every fault in it.",
     "plan": "Show every process that `up` would run.",
+    "render": "Write a topology's plan as scripts, to read or to run by hand.",
     "diff": "Show what `up` would change, and why.",
     "up": "Make what runs equal to a topology, and prove that it serves.",
     "status": "Show what runs.",
@@ -17,6 +18,7 @@ HELP_OF_VERBS: dict[str, str] = {
     "down": "Stop a deployment and leave nothing behind.",
     "explain": "Explain a diagnostic code.",
     "list": "List what a topology can name.",
+    "engine": "Read which flags an engine has.",
     "models": "List and fetch built-in models.",
     "schema": "Print the JSON Schema of a document.",
     "version": "Print the version.",

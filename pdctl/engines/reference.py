@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pdctl.diagnostics import Diagnostic
@@ -11,8 +11,8 @@ from pdctl.plan.layout import Layout, Slot
 from pdctl.plan.model import Command, Probe
 from pdctl.plan.ports import BOOTSTRAP_BASE, DECODE_HTTP_BASE, PREFILL_HTTP_BASE, PortNeed
 from pdctl.program import Program, Rule
-from pdctl.topology.model import Role, Router, Topology
-from pdctl.topology.source import DocumentPath
+from pdctl.topology.model import Role, Router, Topology, Transfer
+from pdctl.topology.source import DocumentPath, dotted
 
 BACKENDS = ("tcp",)
 
@@ -36,7 +36,7 @@ class ReferenceEngine:
     )
     requests_metric = "sglang:num_requests_total"
 
-    def port_needs(self, part: Role | Router) -> tuple[PortNeed, ...]:
+    def port_needs(self, part: Role | Router, topology: Topology) -> tuple[PortNeed, ...]:
         if not isinstance(part, Role):
             raise TypeError(f"`{part.kind}` is no role of an engine")
         base = PREFILL_HTTP_BASE if part.name == "prefill" else DECODE_HTTP_BASE
@@ -66,7 +66,7 @@ class ReferenceEngine:
             argv += ["--disaggregation-bootstrap-port", str(slot.endpoint("bootstrap").port)]
         argv += _transfer_flags(topology)
         argv += to_argv(merged(topology.defaults.args, role.args))
-        return Command(argv=tuple(argv), env=merged_env(topology.defaults.env, role.env))
+        return Command(argv=tuple(argv), env=merged_env(topology.defaults.env, role.env, slot.node.env))
 
     def ready(self, slot: Slot, layout: Layout) -> Probe | None:
         http = slot.endpoint("http")
@@ -81,6 +81,7 @@ class ReferenceEngine:
     def rules(self) -> tuple[Rule, ...]:
         return (
             Rule(code="PD210", check=_widths_are_one),
+            Rule(code="PD250", check=_no_settings_of_other_backends),
             Rule(code="PD305", check=_backend_is_known),
         )
 
@@ -110,6 +111,8 @@ def _widths_are_one(topology: Topology) -> Iterable[Diagnostic]:
             ("parallel", "attn_dp"): parallel.attn_dp,
             ("parallel", "ep"): parallel.ep,
             ("parallel", "pp"): parallel.pp,
+            ("parallel", "attn_cp"): parallel.attn_cp,
+            ("parallel", "dp"): parallel.dp,
         }
         for key, width in widths.items():
             if width != 1:
@@ -122,6 +125,33 @@ def _widths_are_one(topology: Topology) -> Iterable[Diagnostic]:
                     path=".".join(map(str, path)),
                     help=f"set `{name}: 1`, and `{role.name}.instances` for more of them",
                 )
+
+
+def _no_settings_of_other_backends(topology: Topology) -> Iterable[Diagnostic]:
+    """Fields of the schema that only other engines read."""
+    transfer, default = topology.transfer, Transfer()
+    absent: Mapping[str, bool] = {
+        "heartbeat_max_failures": transfer.heartbeat_max_failures is None,
+        "ib_devices": transfer.ib_devices is None,
+        "nvlink": transfer.nvlink == default.nvlink,
+        "staging": transfer.staging == default.staging,
+        "threads": transfer.threads is None,
+        "queues": transfer.queues is None,
+        "nixl": transfer.nixl == default.nixl,
+        "ascend": transfer.ascend == default.ascend,
+    }
+    paths: list[DocumentPath] = [("transfer", name) for name, is_absent in absent.items() if not is_absent]
+    paths += [(role.name, "kv_events_port") for role in topology.roles if role.kv_events_port is not None]
+    yield from (
+        Diagnostic(
+            code="PD250",
+            message=f"the reference engine has no setting `{dotted(path)}`",
+            span=topology.source.key(*path),
+            path=dotted(path),
+            help="remove it, or choose `engine.kind: sglang`",
+        )
+        for path in paths
+    )
 
 
 def _backend_is_known(topology: Topology) -> Iterable[Diagnostic]:

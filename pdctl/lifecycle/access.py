@@ -47,6 +47,7 @@ def executor_for(cluster: Cluster) -> Executor:
             "PD507",
             f"this version has no executor `{cluster.executor}`",
             notes=(f"it has {_names(plugins.names('executors'))}",),
+            help="`pdctl plan` and `pdctl render` need none",
         )
     return factory(cluster, os.environ)
 

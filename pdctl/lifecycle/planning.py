@@ -9,8 +9,9 @@ from pdctl import plugins, rules
 from pdctl.compiler import Programs, compile_plan
 from pdctl.diagnostics import Diagnostic, DiagnosticError, has_errors
 from pdctl.executors.base import Executor
-from pdctl.inventory import Inventory
+from pdctl.inventory import Inventory, declared
 from pdctl.lifecycle.access import executor_for
+from pdctl.models.resolve import with_facts
 from pdctl.plan.model import LaunchPlan
 from pdctl.reconcile.model import ChangeSet
 from pdctl.reconcile.reconcile import reconcile
@@ -27,34 +28,43 @@ class TopologySource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A checked topology with its plan, and the executor that gave the nodes."""
+    """A checked topology with its plan, and what reaches its nodes."""
 
     topology: Topology
     plan: LaunchPlan
     inventory: Inventory
-    executor: Executor
+    reached: Executor | None  # None: this version lacks the executor, the nodes are those of the document
     warnings: tuple[Diagnostic, ...]
+
+    @property
+    def executor(self) -> Executor:
+        """Raises `DiagnosticError` (PD507) where there is none: nothing can be started or looked at."""
+        return self.reached or executor_for(self.topology.cluster)
 
 
 def plan_file(source: TopologySource) -> Planned:
     """Load, check and compile. Raises `DiagnosticError` with every fault and warning together."""
     loaded = load(source.path, environ=os.environ, profile=source.profile, sets=source.sets)
-    topology = loaded.require()
-    found = (*loaded.diagnostics, *rules.check(topology))
+    topology, model_faults = with_facts(loaded.require())
+    found = (*loaded.diagnostics, *model_faults, *rules.check(topology))
     if has_errors(found):
         raise DiagnosticError(found)
-    executor = executor_for(topology.cluster)
-    inventory = executor.acquire(topology.cluster)
+    reached = executor_for(topology.cluster) if _has_executor(topology) else None
+    inventory = declared(topology.cluster) if reached is None else reached.acquire(topology.cluster)
     try:
         plan = compile_plan(topology, inventory, _programs(topology))
     except DiagnosticError as error:
         raise DiagnosticError((*found, *error.diagnostics)) from error
-    return Planned(topology=topology, plan=plan, inventory=inventory, executor=executor, warnings=found)
+    return Planned(topology=topology, plan=plan, inventory=inventory, reached=reached, warnings=found)
 
 
 def compare(planned: Planned) -> ChangeSet:
     """What `up` would do now."""
     return reconcile(planned.plan, planned.executor.observe(planned.plan.name))
+
+
+def _has_executor(topology: Topology) -> bool:
+    return plugins.exists("executors", topology.cluster.executor)
 
 
 def _programs(topology: Topology) -> Programs:

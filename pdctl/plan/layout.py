@@ -49,3 +49,7 @@ class Layout:
 
     def leaders(self, role: RoleKind) -> tuple[Slot, ...]:
         return tuple(slot for slot in self.slots if slot.role is role and slot.is_leader)
+
+    def leader(self, slot: Slot) -> Slot:
+        """The leader of the instance that `slot` belongs to."""
+        return next(each for each in self.slots if each.instance_id == slot.instance_id and each.is_leader)

@@ -62,9 +62,14 @@ class _Space:
     def is_untouched(self, node: Node) -> bool:
         return self.num_processes[node.name] == 0
 
-    def take(self, node: Node, num_devices: int) -> tuple[int, ...]:
-        taken = tuple(self.free[node.name][:num_devices])
-        del self.free[node.name][:num_devices]
+    def usable(self, node: Node, role: Role) -> list[int]:
+        """Devices that are free and that the role may have, in the order in which it takes them."""
+        free = self.free[node.name]
+        return [index for index in role.device_order if index in free] if role.device_order else free
+
+    def take(self, node: Node, role: Role, num_devices: int) -> tuple[int, ...]:
+        taken = tuple(self.usable(node, role)[:num_devices])
+        self.free[node.name] = [index for index in self.free[node.name] if index not in taken]
         self.num_processes[node.name] += 1
         return taken
 
@@ -79,7 +84,7 @@ def _place_role(topology: Topology, role: Role, space: _Space) -> Iterator[tuple
     if role.nodes is not None:
         picks = _whole_nodes(role, candidates, space, num_devices)
     elif on_devices:
-        picks = _packed(candidates, space, num_devices)
+        picks = _packed(role, candidates, space, num_devices)
     else:
         picks = _spread(candidates, space)
     for index in range(role.instances):
@@ -93,7 +98,7 @@ def _place_role(topology: Topology, role: Role, space: _Space) -> Iterator[tuple
                 index=index,
                 node_rank=rank,
                 node=node,
-                device_indices=space.take(node, num_devices // len(picked)),
+                device_indices=space.take(node, role, num_devices // len(picked)),
             )
             for rank, node in enumerate(picked)
         )
@@ -120,7 +125,7 @@ def _whole_nodes(
     width = role.nodes or 1
     group: list[Node] = []
     for node in candidates:
-        if space.is_untouched(node) and len(space.free[node.name]) >= num_devices // width:
+        if space.is_untouched(node) and len(space.usable(node, role)) >= num_devices // width:
             group.append(node)
         if len(group) == width:
             space.exclusive.update(member.name for member in group)
@@ -128,10 +133,12 @@ def _whole_nodes(
             group = []
 
 
-def _packed(candidates: tuple[Node, ...], space: _Space, num_devices: int) -> Iterator[tuple[Node, ...]]:
+def _packed(
+    role: Role, candidates: tuple[Node, ...], space: _Space, num_devices: int
+) -> Iterator[tuple[Node, ...]]:
     """The first node with room, again and again. Instances of a role are alike: a full node stays full."""
     for node in candidates:
-        while node.name not in space.exclusive and len(space.free[node.name]) >= num_devices:
+        while node.name not in space.exclusive and len(space.usable(node, role)) >= num_devices:
             yield (node,)
 
 
@@ -164,12 +171,13 @@ def _no_room(
             help=f"raise `cluster.nodes`, or lower `{role.name}.instances` or `{role.name}.nodes`",
         )
     largest = max((node.num_devices for node in candidates), default=0)
+    chosen = (f"it may use devices {', '.join(map(str, role.device_order))}",) if role.device_order else ()
     return Diagnostic(
         code="PD401",
         message=f"`{role.name}-{index}` needs {num_devices} free devices on one node",
         span=span,
         path=f"{role.name}.instances",
-        notes=(placed, f"{cluster}, with at most {largest} devices each"),
+        notes=(placed, f"{cluster}, with at most {largest} devices each", *chosen),
         help=f"raise `cluster.nodes`, lower `{role.name}.instances`, or spread it with `{role.name}.nodes`",
     )
 

@@ -12,14 +12,28 @@ from pdctl.plan.model import PortClaim, RoleKind
 from pdctl.topology.source import SourceMap
 
 # Bases of the port families, here and nowhere else. They lie below Linux's ephemeral range (32768 to 60999),
-# where an outgoing connection could take one at any time.
+# where an outgoing connection could take one at any time, and outside the ranges from which processes of
+# SGLang draw: 15000 to 17000 (Mooncake's RPC, `include/config.h`), 22000 to 29999
+# (`get_free_port_below_ephemeral`) and 49152 up (pyzmq).
 PREFILL_HTTP_BASE = 30000
 DECODE_HTTP_BASE = 30100
 BOOTSTRAP_BASE = 8998  # SGLang's default, which routers assume when a prefill entry names none
+DIST_INIT_BASE = 20000  # torch's rendezvous of an instance on several nodes
+NCCL_BASE = 21000  # the same of an instance on one node
+ASCEND_STORE_BASE = 19000
 ROUTER_HTTP_PORT = 8000
-ROUTER_METRICS_PORT = 29000  # sglang-router's default; a taken one ends it at start
+ROUTER_METRICS_PORT = 18000  # sglang-router's own default, 29000, lies where servers draw from
 
+FIRST_EPHEMERAL_PORT = 32768
 HIGHEST_PORT = 65535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Companion:
+    """A port that a program takes unasked, at a fixed distance from one that it was given."""
+
+    name: str
+    offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +41,7 @@ class PortNeed:
     """One port of a process. Instances of a role on one node take `base`, `base + stride`, …
 
     A requested port (the document names it) is taken as it is: a clash is an error. A default moves on to
-    the next free one.
+    the next one that is free together with its companions.
     """
 
     name: str
@@ -35,6 +49,24 @@ class PortNeed:
     stride: int = 1
     requested: bool = False
     path: tuple[str, ...] = ()  # the document's key that names it
+    companions: tuple[Companion, ...] = ()
+    on_every_node: bool = False  # followers of the instance listen on the same number
+    only_first: bool = False  # the role's first instance alone has it
+
+    def candidates(self, index: int) -> Iterator[int]:
+        """Ports to try, in order, for the instance that is number `index` at its address."""
+        first = self.base + index * self.stride
+        if self.requested:
+            yield first
+            return
+        end = FIRST_EPHEMERAL_PORT if self.base < FIRST_EPHEMERAL_PORT else HIGHEST_PORT + 1
+        yield from range(first, end, self.stride)
+        yield from range(self.base + 1, end)
+
+    def claims(self, port: int) -> tuple[PortClaim, ...]:
+        """The port and its companions, when it is `port`."""
+        companions = (PortClaim(name=each.name, port=port + each.offset) for each in self.companions)
+        return (PortClaim(name=self.name, port=port), *companions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,38 +78,57 @@ class PortAssignment:
 def assign_ports(
     source: SourceMap, slots: Sequence[Slot], needs: Mapping[RoleKind, tuple[PortNeed, ...]]
 ) -> PortAssignment:
-    """Give every leader its ports. Requested ones go first, so that no default takes one of them."""
+    """Give every process its ports. Requested ones go first, so that no default takes one of them."""
     ledger = _Ledger(source=source)
     requests = sorted(_requests(slots, needs), key=lambda request: not request.need.requested)
-    claims: dict[str, dict[str, PortClaim]] = defaultdict(dict)
+    claims: dict[str, dict[str, tuple[PortClaim, ...]]] = defaultdict(dict)
     for request in requests:
         port = ledger.claim(request)
-        if port is not None:
-            claims[request.slot.id][request.need.name] = PortClaim(name=request.need.name, port=port)
-    placed = tuple(
-        replace(slot, ports=tuple(claims[slot.id][need.name] for need in needs[slot.role]))
-        if slot.is_leader and len(claims[slot.id]) == len(needs[slot.role])
-        else slot
-        for slot in slots
+        if port is None:
+            continue
+        claims[request.slot.id][request.need.name] = request.need.claims(port)
+        for follower in request.followers:
+            claims[follower.id][request.need.name] = (PortClaim(name=request.need.name, port=port),)
+    return PortAssignment(
+        slots=tuple(
+            replace(slot, ports=tuple(_in_order(claims[slot.id], needs[slot.role]))) for slot in slots
+        ),
+        diagnostics=tuple(ledger.faults),
     )
-    return PortAssignment(slots=placed, diagnostics=tuple(ledger.faults))
+
+
+def _in_order(claims: Mapping[str, tuple[PortClaim, ...]], needs: Sequence[PortNeed]) -> Iterator[PortClaim]:
+    for need in needs:
+        yield from claims.get(need.name, ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    slot: Slot
+    slot: Slot  # the leader
     need: PortNeed
     index: int  # of this instance among those of its role at the same address
+    followers: tuple[Slot, ...]  # that listen on the same number
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return (self.slot.node.address, *(slot.node.address for slot in self.followers))
 
 
 def _requests(slots: Sequence[Slot], needs: Mapping[RoleKind, tuple[PortNeed, ...]]) -> Iterator[_Request]:
     num_before: Counter[tuple[RoleKind, str]] = Counter()
+    followers: dict[str, list[Slot]] = defaultdict(list)
+    for slot in slots:
+        if not slot.is_leader:
+            followers[slot.instance_id].append(slot)
     for slot in slots:
         if slot.is_leader:
             index = num_before[slot.role, slot.node.address]
             num_before[slot.role, slot.node.address] += 1
             for need in needs[slot.role]:
-                yield _Request(slot=slot, need=need, index=index)
+                if need.only_first and slot.index > 0:
+                    continue
+                also = tuple(followers[slot.instance_id]) if need.on_every_node else ()
+                yield _Request(slot=slot, need=need, index=index, followers=also)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,31 +140,47 @@ class _Ledger:
     faults: list[Diagnostic] = field(default_factory=list[Diagnostic])
 
     def claim(self, request: _Request) -> int | None:
-        """Take a port and return it; None after noting the fault."""
-        need, owner, address = request.need, request.slot.id, request.slot.node.address
-        port = need.base + request.index * need.stride
-        if not need.requested:
-            while (address, port) in self.owners:
-                port += need.stride
-        if port > HIGHEST_PORT:
-            self._fault(
-                need,
-                code="PD405",
-                message=f"`{owner}` would get {need.name} port {port}, above {HIGHEST_PORT}",
-                help=f"start lower than {need.base}, or put fewer instances on one node",
-            )
-            return None
-        holder = self.owners.setdefault((address, port), owner)
-        if holder != owner:
-            self._fault(
-                need,
-                code="PD404",
-                message=f"`{owner}` and `{holder}` both claim port {port} on {address}",
-                help=f"set `{'.'.join(need.path)}` to a range of its own",
-                notes=(f"instances of one role on one node count up from {need.base}",),
-            )
-            return None
-        return port
+        """Take a port with its companions and return it; None after noting the fault."""
+        need, owner = request.need, request.slot.id
+        for port in need.candidates(request.index):
+            places = _places(request, port)
+            highest = max(number for _, number in places)
+            if highest > HIGHEST_PORT:
+                self._fault(
+                    need,
+                    code="PD405",
+                    message=f"`{owner}` would get {need.name} ports up to {highest}, above {HIGHEST_PORT}",
+                    help=f"start lower than {need.base}, or put fewer instances on one node",
+                )
+                return None
+            taken = next((place for place in places if place in self.owners), None)
+            if taken is None:
+                self.owners.update(dict.fromkeys(places, owner))
+                return port
+            if need.requested:
+                self._clash(request, taken)
+                return None
+        self._fault(
+            need,
+            code="PD405",
+            message=f"`{owner}` finds no {need.name} port free from {need.base} up",
+            help="put fewer instances on one node",
+        )
+        return None
+
+    def _clash(self, request: _Request, taken: tuple[str, int]) -> None:
+        address, port = taken
+        need, owner, holder = request.need, request.slot.id, self.owners[taken]
+        self._fault(
+            need,
+            code="PD404",
+            message=f"`{owner}` and `{holder}` both claim port {port} on {address}",
+            help=f"set `{'.'.join(need.path)}` to a range of its own",
+            notes=(
+                f"instances of one role on one node count up from {need.base} in steps of {need.stride}",
+                *_companion_notes(need, need.base + request.index * need.stride, port),
+            ),
+        )
 
     def _fault(
         self, need: PortNeed, *, code: str, message: str, help: str, notes: tuple[str, ...] = ()
@@ -128,3 +195,19 @@ class _Ledger:
                 help=help,
             )
         )
+
+
+def _places(request: _Request, port: int) -> list[tuple[str, int]]:
+    """Address and number of everything that comes with `port`; companions are the leader's alone."""
+    leader = request.slot.node.address
+    family = [(leader, claim.port) for claim in request.need.claims(port)]
+    # Nodes may share an address; then one listener of the number is all there can be.
+    return list(dict.fromkeys((*family, *((address, port) for address in request.addresses))))
+
+
+def _companion_notes(need: PortNeed, base: int, port: int) -> tuple[str, ...]:
+    return tuple(
+        f"it takes {each.name} port {base + each.offset} with {need.name} port {base}"
+        for each in need.companions
+        if base + each.offset == port
+    )

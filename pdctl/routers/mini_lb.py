@@ -11,8 +11,8 @@ from pdctl.plan.layout import Layout, Slot
 from pdctl.plan.model import Command, Probe
 from pdctl.plan.ports import ROUTER_HTTP_PORT, PortNeed
 from pdctl.program import Program, Rule
-from pdctl.routers.base import DEFAULT_ARGS, unknown_policies, worker_flags
-from pdctl.topology.model import Args, Role, Router, Topology
+from pdctl.routers.base import DEFAULT_ARGS, behaviour, unknown_policies, worker_flags
+from pdctl.topology.model import Args, Breaker, Queue, Role, Router, Topology
 
 POLICIES = ("random", "round_robin", "least_in_flight")
 
@@ -24,7 +24,7 @@ class MiniLoadBalancer:
     )
     requests_metric = "pdctl_router_requests_total"
 
-    def port_needs(self, part: Role | Router) -> tuple[PortNeed, ...]:
+    def port_needs(self, part: Role | Router, topology: Topology) -> tuple[PortNeed, ...]:
         return (
             PortNeed(
                 name="http",
@@ -44,7 +44,7 @@ class MiniLoadBalancer:
             "prefill-policy": router.prefill_policy,
             "decode-policy": router.decode_policy,
         }
-        argv += to_argv(merged(DEFAULT_ARGS, policies, router.args))
+        argv += to_argv(merged(DEFAULT_ARGS, policies, behaviour(router), router.args))
         return Command(argv=tuple(argv), env=merged_env(router.env))
 
     def ready(self, slot: Slot, layout: Layout) -> Probe | None:
@@ -56,11 +56,34 @@ class MiniLoadBalancer:
         return ()
 
     def rules(self) -> tuple[Rule, ...]:
-        return (Rule(code="PD212", check=_policies_are_known),)
+        return (
+            Rule(code="PD212", check=_policies_are_known),
+            Rule(code="PD251", check=_no_settings_of_the_other_router),
+        )
 
 
 def _policies_are_known(topology: Topology) -> Iterable[Diagnostic]:
     return unknown_policies(topology, kind="mini_lb", known=POLICIES)
+
+
+def _no_settings_of_the_other_router(topology: Topology) -> Iterable[Diagnostic]:
+    """Fields of the schema that only sglang-router reads."""
+    router = topology.router
+    absent = {
+        "metrics_port": router.metrics_port is None,
+        "api_key_env": router.api_key_env is None,
+        "breaker": router.breaker == Breaker(),
+        "queue": router.queue == Queue(),
+    }
+    for name, is_absent in absent.items():
+        if not is_absent:
+            yield Diagnostic(
+                code="PD251",
+                message=f"the mini load balancer has no setting `router.{name}`",
+                span=topology.source.key("router", name),
+                path=f"router.{name}",
+                help="remove it, or choose `router.kind: sglang_router`",
+            )
 
 
 PROGRAM: Program = MiniLoadBalancer()

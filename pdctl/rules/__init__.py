@@ -9,7 +9,7 @@ from __future__ import annotations
 from pdctl import plugins
 from pdctl.diagnostics import Diagnostic
 from pdctl.program import Rule
-from pdctl.rules import kinds, network, pairing, passed_on, placement, shape
+from pdctl.rules import flags, kinds, network, pairing, passed_on, placement, shape
 from pdctl.topology.model import Topology
 
 __all__ = ["Rule", "all_rules", "check"]
@@ -17,7 +17,15 @@ __all__ = ["Rule", "all_rules", "check"]
 
 def all_rules(topology: Topology) -> tuple[Rule, ...]:
     """The rules of every family, and those of the engine and the router that the topology names."""
-    families = (kinds.RULES, shape.RULES, pairing.RULES, placement.RULES, network.RULES, passed_on.RULES)
+    families = (
+        kinds.RULES,
+        shape.RULES,
+        pairing.RULES,
+        placement.RULES,
+        network.RULES,
+        passed_on.RULES,
+        flags.RULES,
+    )
     named = (
         plugins.program("engines", topology.engine.kind),
         plugins.program("routers", topology.router.kind),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pdctl.diagnostics import Diagnostic, Severity
-from pdctl.topology.model import ArgValue, Role, Topology
+from pdctl.flagtable.shelf import choose_table
+from pdctl.topology.model import Args, ArgValue, Role, Topology
 from pdctl.topology.source import DocumentPath, dotted
 
 
@@ -34,18 +35,38 @@ def at_value(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stated:
-    """A flag's value for one role, and the path where the document states it."""
+    """The value of a flag or variable for one role, and the path where the document states it."""
 
     value: ArgValue
     path: DocumentPath
 
 
 def stated_arg(topology: Topology, role: Role, flag: str) -> Stated | None:
-    """What `role` gets for `flag`: its own word, else that of `defaults`; None where both are silent."""
-    if role.args.get(flag) is not None:
-        return Stated(value=role.args[flag], path=(role.name, "args", flag))
-    if topology.defaults.args.get(flag) is not None and flag not in role.args:
-        return Stated(value=topology.defaults.args[flag], path=("defaults", "args", flag))
+    """What `role` gets for `flag`: its own word, else that of `defaults`; None where both are silent.
+
+    Either may say it by an alias, a short form, or the name that another version has for it.
+    """
+    for name, args in ((role.name, role.args), ("defaults", topology.defaults.args)):
+        key = flag if flag in args else _other_name(topology, args, flag)
+        if key is not None:
+            value = args[key]
+            return None if value is None else Stated(value=value, path=(name, "args", key))
+    return None
+
+
+def _other_name(topology: Topology, args: Args, flag: str) -> str | None:
+    chosen = choose_table(topology.engine.kind, topology.engine.version) if args else None
+    wanted = None if chosen is None else chosen.table.flag(flag)
+    if chosen is None or wanted is None:
+        return None
+    return next((key for key in args if key != wanted.negation and chosen.table.find(key) is wanted), None)
+
+
+def stated_env(topology: Topology, role: Role, name: str) -> Stated | None:
+    """What `role` gets for a variable: its own word, else that of `defaults`; None where both are silent."""
+    for path, env in (((role.name, "env"), role.env), (("defaults", "env"), topology.defaults.env)):
+        if name in env:
+            return Stated(value=env[name], path=(*path, name))
     return None
 
 

@@ -1,7 +1,8 @@
-"""Ports that the document asks for can be had."""
+"""Ports and addresses that the document asks for can be had, and reached."""
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterable
 
 from pdctl.diagnostics import Diagnostic, Severity
@@ -32,4 +33,64 @@ def _ports_need_no_privilege(topology: Topology) -> Iterable[Diagnostic]:
             )
 
 
-RULES = (Rule(code="PD409", check=_ports_need_no_privilege),)
+def _bootstrap_has_its_own_port(topology: Topology) -> Iterable[Diagnostic]:
+    """SGLang takes equal ones, and the bootstrap server then fails to start, which only its log says."""
+    port = topology.prefill.bootstrap_port
+    if port is not None and port == topology.prefill.port:
+        yield at_value(
+            topology,
+            ("prefill", "bootstrap_port"),
+            "PD425",
+            f"`bootstrap_port` and `port` are both {port}",
+            notes=("the two servers of an instance listen apart",),
+            help="choose another port, or leave one of them out",
+        )
+
+
+def _peers_can_reach_addresses(topology: Topology) -> Iterable[Diagnostic]:
+    """The router passes the address of a prefill instance on to decode, which connects to it."""
+    nodes = topology.cluster.nodes
+    for index, host in enumerate(() if isinstance(nodes, int) else nodes):
+        path = ("cluster", "nodes", index, "address")
+        address = host.address or host.name
+        if _is_unspecified(address):
+            yield at_value(
+                topology,
+                path,
+                "PD424",
+                f"`{address}` is where a server may listen, and nowhere to connect to",
+                notes=("decode gets this address from the router, and would call itself",),
+                help="set the address that the other nodes reach this one by",
+            )
+        elif not isinstance(nodes, int) and len(nodes) > 1 and is_loopback(address):
+            yield at_value(
+                topology,
+                path,
+                "PD424",
+                f"`{address}` means another machine on each of the {len(nodes)} nodes",
+                notes=("decode gets this address from the router, and would call itself",),
+                help="set the address that the other nodes reach this one by",
+            )
+
+
+def _is_unspecified(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_unspecified
+    except ValueError:
+        return False  # a name
+
+
+def is_loopback(address: str) -> bool:
+    if address == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False  # a name
+
+
+RULES = (
+    Rule(code="PD409", check=_ports_need_no_privilege),
+    Rule(code="PD424", check=_peers_can_reach_addresses),
+    Rule(code="PD425", check=_bootstrap_has_its_own_port),
+)

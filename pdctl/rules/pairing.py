@@ -13,29 +13,37 @@ from pdctl.topology.model import Args, ArgValue, Topology
 ENGINE_DEFAULTS: Mapping[str, Args] = {"reference": {"page-size": 16, "dtype": "float32"}}
 
 
+# Whose decode admits a request and holds pages for it while prefill refuses it (InferenceX #2257, #2293).
+_ENGINES_THAT_WAIT = frozenset({"sglang"})
+
+
 def _dtypes_agree(topology: Topology) -> Iterable[Diagnostic]:
-    return _agree(
+    return agree(
         topology,
         flag="dtype",
         code="PD301",
-        message="prefill and decode compute in different dtypes",
+        message="prefill and decode{may} compute in different dtypes",
         consequence="the bytes of prefill's KV cache are other numbers to decode: wrong text, no error",
     )
 
 
 def _page_sizes_agree(topology: Topology) -> Iterable[Diagnostic]:
-    return _agree(
+    return agree(
         topology,
         flag="page-size",
         code="PD302",
-        message="prefill and decode use different page sizes",
+        message="prefill and decode{may} use different page sizes",
         consequence="requests fail or hang when decode reads the layout of prefill's pages",
     )
 
 
-def _agree(
+def agree(
     topology: Topology, *, flag: str, code: str, message: str, consequence: str
 ) -> Iterable[Diagnostic]:
+    """An error where the roles are given different values, a warning where one of them isn't known here.
+
+    `{may}` in `message` is where a warning says so.
+    """
     prefill = stated_arg(topology, topology.prefill, flag)
     decode = stated_arg(topology, topology.decode, flag)
     default = ENGINE_DEFAULTS.get(topology.engine.kind, {}).get(flag)
@@ -47,13 +55,14 @@ def _agree(
     marked, marked_role = (decode, "decode") if decode is not None else (prefill, "prefill")
     other, other_role = (prefill, "prefill") if decode is not None else (None, "decode")
     assert marked is not None  # two roles that say nothing take the same default
+    # Against a default that isn't known here, one side's value may be the right one.
+    is_unsure = other is None and default is None
     yield at_value(
         topology,
         marked.path,
         code,
-        message,
-        # Against a default that isn't known here, one side's value may be the right one.
-        severity=Severity.WARNING if other is None and default is None else Severity.ERROR,
+        message.format(may=" may" if is_unsure else ""),
+        severity=Severity.WARNING if is_unsure else Severity.ERROR,
         label=marked_role,
         notes=(_other_takes(topology, other, other_role, default), consequence),
         help=f"set `{flag}` once, under `defaults.args`",
@@ -74,14 +83,20 @@ def _context_lengths_agree(topology: Topology) -> Iterable[Diagnostic]:
     decode = stated_arg(topology, topology.decode, "context-length")
     if prefill is None or _value(prefill) == _value(decode):
         return
+    longest = topology.facts.context_length if decode is None else _tokens(decode)
+    prefill_longest = _tokens(prefill)
+    is_longer = longest is None or prefill_longest is None or longest > prefill_longest
+    if decode is None and not is_longer:
+        return  # prefill takes all that the model can
     takes = "the model's own" if decode is None else str(decode.value)
     marked = prefill if decode is None else decode
+    is_refused = topology.engine.kind in _ENGINES_THAT_WAIT and is_longer
     yield at_value(
         topology,
         marked.path,
         "PD306",
         f"context length is {prefill.value} on prefill and {takes} on decode",
-        severity=Severity.WARNING,
+        severity=Severity.ERROR if is_refused else Severity.WARNING,
         notes=(
             "a request that only one side accepts leaves the other waiting until its time-out",
             f"prefill says it at {line_of(topology, prefill.path)}",
@@ -100,6 +115,10 @@ def _decode_has_no_bootstrap_port(topology: Topology) -> Iterable[Diagnostic]:
             notes=("prefill announces itself on its own, and the router tells decode where",),
             help="remove it, or set `prefill.bootstrap_port`",
         )
+
+
+def _tokens(stated: Stated) -> int | None:
+    return stated.value if isinstance(stated.value, int) else None
 
 
 def _value(stated: Stated | None) -> object:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
-from pdctl import plugins
 from pdctl.diagnostics import Diagnostic
-from pdctl.program import Program, Rule
-from pdctl.topology.model import Args, Topology
-from pdctl.topology.source import DocumentPath, dotted
+from pdctl.program import Rule
+from pdctl.rules.blocks import ArgsBlock, blocks, normal
+from pdctl.topology.model import Topology
+from pdctl.topology.source import dotted
 
 # The field of the document that says what an owned flag would; the others follow from the plan.
 _ENGINE_FIELDS: Mapping[str, str] = {
@@ -17,11 +16,16 @@ _ENGINE_FIELDS: Mapping[str, str] = {
     "served-model-name": "model.served_name",
     "tp-size": "parallel.tp",
     "dp-size": "parallel.attn_dp",
+    "attn-dp-size": "parallel.attn_dp",
+    "enable-dp-attention": "parallel.attn_dp",
+    "attn-cp-size": "parallel.attn_cp",
     "ep-size": "parallel.ep",
     "pp-size": "parallel.pp",
     "port": "port",
     "disaggregation-bootstrap-port": "prefill.bootstrap_port",
     "disaggregation-transfer-backend": "transfer.backend",
+    "disaggregation-ib-device": "transfer.ib_devices",
+    "disaggregation-enable-kv-checksum": "transfer.verify_kv",
     "bootstrap-timeout": "transfer.bootstrap_timeout_s",
     "waiting-timeout": "transfer.waiting_timeout_s",
     "heartbeat-interval": "transfer.heartbeat_interval_s",
@@ -36,44 +40,28 @@ _ROUTER_FIELDS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Block:
-    """One `args` mapping of the document, and the program that gets it."""
-
-    path: DocumentPath
-    args: Args
-    program: Program | None  # None: its kind doesn't exist, which another rule says
-    fields: Mapping[str, str]
-
-
-def _blocks(topology: Topology) -> Iterator[_Block]:
-    engine = plugins.program("engines", topology.engine.kind)
-    router = plugins.program("routers", topology.router.kind)
-    yield _Block(
-        path=("defaults", "args"), args=topology.defaults.args, program=engine, fields=_ENGINE_FIELDS
-    )
-    for role in topology.roles:
-        yield _Block(path=(role.name, "args"), args=role.args, program=engine, fields=_ENGINE_FIELDS)
-    yield _Block(path=("router", "args"), args=topology.router.args, program=router, fields=_ROUTER_FIELDS)
-
-
 def _owned_flags_are_left_alone(topology: Topology) -> Iterable[Diagnostic]:
-    for block in _blocks(topology):
-        if block.program is None:
-            continue
-        for flag in block.args:
-            if _normal(flag) in block.program.owned_flags:
+    for block in blocks(topology):
+        for key in block.args:
+            owned = block.owned(key)
+            if owned is not None:
                 yield Diagnostic(
                     code="PD220",
-                    message=f"pdctl derives `{flag}` itself",
-                    span=topology.source.key(*block.path, flag),
-                    path=dotted((*block.path, flag)),
-                    help=_instead(block, _normal(flag)),
+                    message=f"pdctl derives `{key}` itself",
+                    span=topology.source.key(*block.path, key),
+                    path=dotted((*block.path, key)),
+                    notes=()
+                    if owned == normal(key)
+                    else (f"to {block.label} it is another word for `{owned}`",),
+                    help=_instead(block, owned),
                 )
 
 
-def _instead(block: _Block, flag: str) -> str:
-    place = block.fields.get(flag)
+def _instead(block: ArgsBlock, flag: str) -> str:
+    fields = _ROUTER_FIELDS if block.is_router else _ENGINE_FIELDS
+    known = block.find(flag)
+    spellings = (flag,) if known is None else (flag, *known.spellings)
+    place = next((fields[each] for each in spellings if each in fields), None)
     if place is None:
         return "remove it: it follows from the rest of the topology"
     if place in ("port",) or place.startswith("parallel."):
@@ -83,24 +71,19 @@ def _instead(block: _Block, flag: str) -> str:
 
 
 def _flags_are_spelled_plainly(topology: Topology) -> Iterable[Diagnostic]:
-    for block in _blocks(topology):
-        owned: frozenset[str] = block.program.owned_flags if block.program is not None else frozenset()
-        for flag in block.args:
-            right = _normal(flag)
-            if flag == right or right in owned:
+    for block in blocks(topology):
+        for key in block.args:
+            right = normal(key)
+            if key == right or block.owns(key):
                 continue
             yield Diagnostic(
                 code="PD221",
-                message=f"`{flag}` is not how `args` spells a flag",
-                span=topology.source.key(*block.path, flag),
-                path=dotted((*block.path, flag)),
+                message=f"`{key}` is not how `args` spells a flag",
+                span=topology.source.key(*block.path, key),
+                path=dotted((*block.path, key)),
                 notes=("`args` has flags without leading dashes, with `-` between words",),
                 help=f"write `{right}`",
             )
-
-
-def _normal(flag: str) -> str:
-    return flag.lstrip("-").replace("_", "-").partition("=")[0]
 
 
 RULES = (

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable, Iterator
 
 from pdctl.diagnostics import Diagnostic, Severity
 from pdctl.program import Rule
 from pdctl.rules.base import at_value, line_of
+from pdctl.rules.network import is_loopback
 from pdctl.topology.model import Host, Topology
 from pdctl.topology.nearest import suggest
 from pdctl.topology.source import DocumentPath
@@ -95,7 +95,7 @@ def _local_means_this_machine(topology: Topology) -> Iterable[Diagnostic]:
             help="several instances share the machine: set `instances`, and `cluster.nodes: 1`",
         )
     for index, host in enumerate(_hosts(topology)):
-        if host.address is not None and not _is_loopback(host.address):
+        if host.address is not None and not is_loopback(host.address):
             # Whether it is an address of this machine can't be told from the document.
             yield at_value(
                 topology,
@@ -108,15 +108,6 @@ def _local_means_this_machine(topology: Topology) -> Iterable[Diagnostic]:
                 ),
                 help="leave `address` out to use the loopback address",
             )
-
-
-def _is_loopback(address: str) -> bool:
-    if address == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False  # a name
 
 
 RULES = (

@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import cast, overload
+from typing import cast
 
+from pdctl.topology.decode_transfer import transfer_from
 from pdctl.topology.model import (
-    ArgValue,
+    Attention,
+    Breaker,
     Cluster,
     Engine,
     Health,
+    HealthCheck,
     Host,
     Model,
     Parallel,
+    Queue,
+    Retries,
     Role,
     RoleName,
     Router,
     Settings,
     Topology,
-    Transfer,
 )
+from pdctl.topology.section import Section
 from pdctl.topology.source import SourceMap
-from pdctl.topology.tree import Value, is_private
+from pdctl.topology.tree import Value
 
 
 def decode(value: Value, source: SourceMap) -> Topology:
-    document = _Section(value)
+    document = Section(value)
     return Topology(
         schema=document.required_text("schema"),
         name=document.required_text("name"),
         model=_model(document.section("model")),
         engine=_engine(document.section("engine")),
         cluster=_cluster(document.section("cluster")),
-        transfer=_transfer(document.section("transfer")),
+        transfer=transfer_from(document.section("transfer")),
         defaults=_settings(document.section("defaults")),
         prefill=_role("prefill", document.section("prefill")),
         decode=_role("decode", document.section("decode")),
@@ -42,71 +46,20 @@ def decode(value: Value, source: SourceMap) -> Topology:
     )
 
 
-class _Section:
-    """Typed access to one mapping; an absent key is the default. The schema has vouched for the types."""
-
-    def __init__(self, value: Value) -> None:
-        self._values = cast(Mapping[str, Value], value or {})
-
-    def required_text(self, key: str) -> str:
-        return cast(str, self._values[key])
-
-    @overload
-    def text(self, key: str, default: str) -> str: ...
-    @overload
-    def text(self, key: str, default: None) -> str | None: ...
-    def text(self, key: str, default: str | None) -> str | None:
-        return cast(str | None, self._values.get(key, default))
-
-    @overload
-    def integer(self, key: str, default: int) -> int: ...
-    @overload
-    def integer(self, key: str, default: None) -> int | None: ...
-    def integer(self, key: str, default: int | None) -> int | None:
-        # JSON Schema counts 2.0 as an integer.
-        return int(cast(int | float, self._values[key])) if key in self._values else default
-
-    @overload
-    def number(self, key: str, default: float) -> float: ...
-    @overload
-    def number(self, key: str, default: None) -> float | None: ...
-    def number(self, key: str, default: float | None) -> float | None:
-        return float(cast(int | float, self._values[key])) if key in self._values else default
-
-    def flag(self, key: str, default: bool) -> bool:
-        return cast(bool, self._values.get(key, default))
-
-    def items(self, key: str) -> list[Value]:
-        return cast(list[Value], self._values.get(key, []))
-
-    def is_list(self, key: str) -> bool:
-        return isinstance(self._values.get(key), list)
-
-    def section(self, key: str) -> _Section:
-        return _Section(self._values.get(key, {}))
-
-    def args(self) -> dict[str, ArgValue]:
-        return {name: _arg(value) for name, value in self._public("args")}
-
-    def env(self) -> dict[str, str]:
-        return {name: cast(str, value) for name, value in self._public("env")}
-
-    def _public(self, key: str) -> list[tuple[str, Value]]:
-        values = cast(Mapping[str, Value], self._values.get(key, {}))
-        return [(name, value) for name, value in values.items() if not is_private(name)]
+def _model(section: Section) -> Model:
+    return Model(
+        path=section.required_text("path"),
+        served_name=section.text("served_name", None),
+        attention=cast(Attention | None, section.text("attention", None)),
+        layers=section.integer("layers", None),
+        kv_heads=section.integer("kv_heads", None),
+        head_dim=section.integer("head_dim", None),
+        experts=section.integer("experts", None),
+        context_length=section.integer("context_length", None),
+    )
 
 
-def _arg(value: Value) -> ArgValue:
-    if isinstance(value, list):
-        return tuple(cast(list[str | int | float], value))
-    return cast(str | int | float | bool | None, value)
-
-
-def _model(section: _Section) -> Model:
-    return Model(path=section.required_text("path"), served_name=section.text("served_name", None))
-
-
-def _engine(section: _Section) -> Engine:
+def _engine(section: Section) -> Engine:
     return Engine(
         kind=section.required_text("kind"),
         version=section.text("version", None),
@@ -114,10 +67,10 @@ def _engine(section: _Section) -> Engine:
     )
 
 
-def _cluster(section: _Section) -> Cluster:
+def _cluster(section: Section) -> Cluster:
     default = Cluster()
     nodes = (
-        tuple(_host(_Section(item)) for item in section.items("nodes"))
+        tuple(_host(Section(item)) for item in section.items("nodes"))
         if section.is_list("nodes")
         else section.integer("nodes", cast(int, default.nodes))
     )
@@ -128,30 +81,21 @@ def _cluster(section: _Section) -> Cluster:
     )
 
 
-def _host(section: _Section) -> Host:
+def _host(section: Section) -> Host:
     return Host(
         name=section.required_text("name"),
         address=section.text("address", None),
         devices=section.integer("devices", None),
+        interface=section.text("interface", None),
+        env=section.env(),
     )
 
 
-def _transfer(section: _Section) -> Transfer:
-    default = Transfer()
-    return Transfer(
-        backend=section.text("backend", default.backend),
-        bootstrap_timeout_s=section.number("bootstrap_timeout_s", None),
-        waiting_timeout_s=section.number("waiting_timeout_s", None),
-        heartbeat_interval_s=section.number("heartbeat_interval_s", None),
-        verify_kv=section.flag("verify_kv", default.verify_kv),
-    )
-
-
-def _settings(section: _Section) -> Settings:
+def _settings(section: Section) -> Settings:
     return Settings(args=section.args(), env=section.env())
 
 
-def _role(name: RoleName, section: _Section) -> Role:
+def _role(name: RoleName, section: Section) -> Role:
     default = Role(name=name)
     return Role(
         name=name,
@@ -160,24 +104,28 @@ def _role(name: RoleName, section: _Section) -> Role:
         devices=section.integer("devices", None),
         parallel=_parallel(section.section("parallel")),
         on=tuple(cast(str, item) for item in section.items("on")),
+        device_order=tuple(dict.fromkeys(int(cast(int, item)) for item in section.items("device_order"))),
         port=section.integer("port", None),
         bootstrap_port=section.integer("bootstrap_port", None),
+        kv_events_port=section.integer("kv_events_port", None),
         args=section.args(),
         env=section.env(),
     )
 
 
-def _parallel(section: _Section) -> Parallel:
+def _parallel(section: Section) -> Parallel:
     default = Parallel()
     return Parallel(
         tp=section.integer("tp", default.tp),
         attn_dp=section.integer("attn_dp", default.attn_dp),
         ep=section.integer("ep", default.ep),
         pp=section.integer("pp", default.pp),
+        attn_cp=section.integer("attn_cp", default.attn_cp),
+        dp=section.integer("dp", default.dp),
     )
 
 
-def _router(section: _Section) -> Router:
+def _router(section: Section) -> Router:
     default = Router()
     return Router(
         kind=section.text("kind", default.kind),
@@ -188,12 +136,55 @@ def _router(section: _Section) -> Router:
         port=section.integer("port", None),
         on=section.text("on", None),
         python=section.text("python", None),
+        metrics_port=section.integer("metrics_port", None),
+        api_key_env=section.text("api_key_env", None),
+        request_timeout_s=section.integer("request_timeout_s", None),
+        retries=_retries(section.section("retries")),
+        breaker=_breaker(section.section("breaker")),
+        queue=_queue(section.section("queue")),
+        health_check=_health_check(section.section("health_check")),
         args=section.args(),
         env=section.env(),
     )
 
 
-def _health(section: _Section) -> Health:
+def _retries(section: Section) -> Retries:
+    return Retries(
+        attempts=section.integer("attempts", None),
+        initial_backoff_ms=section.integer("initial_backoff_ms", None),
+        max_backoff_ms=section.integer("max_backoff_ms", None),
+    )
+
+
+def _breaker(section: Section) -> Breaker:
+    return Breaker(
+        enabled=section.flag("enabled", Breaker().enabled),
+        failures=section.integer("failures", None),
+        successes=section.integer("successes", None),
+        open_s=section.integer("open_s", None),
+        window_s=section.integer("window_s", None),
+    )
+
+
+def _queue(section: Section) -> Queue:
+    return Queue(
+        max_concurrent=section.integer("max_concurrent", None),
+        size=section.integer("size", None),
+        timeout_s=section.integer("timeout_s", None),
+    )
+
+
+def _health_check(section: Section) -> HealthCheck:
+    return HealthCheck(
+        endpoint=section.text("endpoint", None),
+        interval_s=section.integer("interval_s", None),
+        timeout_s=section.integer("timeout_s", None),
+        failures=section.integer("failures", None),
+        successes=section.integer("successes", None),
+    )
+
+
+def _health(section: Section) -> Health:
     default = Health()
     return Health(
         ready_deadline_s=section.number("ready_deadline_s", default.ready_deadline_s),

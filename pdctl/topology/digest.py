@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+from pdctl.models.facts import ModelFacts
 from pdctl.topology.model import Topology
 from pdctl.topology.source import SourceMap
 
@@ -15,19 +16,20 @@ from pdctl.topology.source import SourceMap
 def topology_digest(topology: Topology) -> str:
     """sha256, in hex, of the canonical JSON form.
 
-    What the document leaves open (None) is left out, so that a field which a later pdctl adds doesn't change
-    the digest of documents that don't use it.
+    What the document leaves open (None, or nothing in a list or mapping) is left out, so that a field which a
+    later pdctl adds doesn't change the digest of documents that don't use it.
     """
-    stated = _stated(asdict(replace(topology, source=SourceMap())))
-    del stated["source"]
-    text = json.dumps(stated, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    fields = asdict(replace(topology, source=SourceMap(), facts=ModelFacts()))
+    del fields["source"], fields["facts"]
+    text = json.dumps(_stated(fields), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _stated(value: Any) -> Any:
     match value:
         case Mapping():
-            return {name: _stated(part) for name, part in value.items() if part is not None}  # pyright: ignore
+            parts = ((name, _stated(part)) for name, part in value.items())  # pyright: ignore
+            return {name: part for name, part in parts if part not in (None, [], {})}  # pyright: ignore
         case tuple() | list():
             return [_stated(part) for part in value]  # pyright: ignore
         case _:

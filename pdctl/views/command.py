@@ -16,7 +16,7 @@ def command_lines(
     argv: Sequence[str], env: Mapping[str, str], canvas: Canvas, *, indent: str = ""
 ) -> Iterator[str]:
     """Lines that run `argv` under `env` when pasted into a POSIX shell."""
-    groups = [*_environment(env), *_flag_groups(argv)]
+    groups = [*_environment(env), *flag_groups(argv)]
     one_line = indent + " ".join(groups)
     if display_width(one_line) <= (canvas.width or _MAX_PLAIN_CELLS):
         yield one_line
@@ -32,7 +32,7 @@ def _environment(env: Mapping[str, str]) -> Iterator[str]:
         yield f"{'env ' if index == 0 else ''}{quoted(name)}={quoted(value)}"
 
 
-def _flag_groups(argv: Sequence[str]) -> list[str]:
+def flag_groups(argv: Sequence[str]) -> list[str]:
     """The program with what stands before its first flag, then each flag with its values."""
     groups: list[list[str]] = []
     for word in argv:

@@ -96,8 +96,26 @@ def _who(port: int, sockets: dict, owners: dict, table: Table) -> tuple[int | No
     pid = next((owners[inode] for inode in sockets.get(port, ()) if inode in owners), None)
     if pid is None:
         return None, None, None
-    started = table.marker_of(pid).get(PROCESS_VARIABLE)
-    return pid, _command_line(pid), started.rpartition("/")[0] if started else None
+    return pid, _command_line(pid), _process_of(pid, table)
+
+
+def _process_of(pid: int, table: Table) -> str | None:
+    """`deployment/process` that something belongs to; None when pdctl did not start it.
+
+    Its environment tells, unless it wrote a title over it (setproctitle), as the processes of SGLang and its
+    router do. Then the environment of what it came from tells, or the command line of the shim above.
+    """
+    seen: set[int] = set()
+    while pid in table.processes and pid not in seen:
+        started = table.marker_of(pid).get(PROCESS_VARIABLE)
+        if started:
+            return started.rpartition("/")[0]
+        words = (_command_line(pid) or "").split(" ")
+        if words[1:3] == ["-I", "-S"] and len(words) == 8 and words[4] == "start":
+            return "%s/%s" % (words[6], words[7])
+        seen.add(pid)
+        pid = table.processes[pid].parent
+    return None
 
 
 def _command_line(pid: int) -> str | None:

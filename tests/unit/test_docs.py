@@ -8,8 +8,27 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(path for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/*.md")))
-FOLDERS = ("pdctl", "runtime", "schemas", "topologies", "tests", "examples", "benchmarks", "docs", ".ci")
+PAGES = sorted(
+    path
+    for path in (
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("docs/reference/diag*.md"),
+        *ROOT.glob("examples/*/*.md"),
+    )
+)
+FOLDERS = (
+    "pdctl",
+    "runtime",
+    "schemas",
+    "topologies",
+    "tests",
+    "examples",
+    "benchmarks",
+    "docs",
+    "tools",
+    ".ci",
+)
 
 
 def named_paths(page: Path) -> list[str]:

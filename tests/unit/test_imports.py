@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 # Low to high: a module may import from its own layer and from those before it.
 LAYERS = (
     ("diagnostics", "resources", "clock", "fields"),
-    ("topology", "inventory"),
-    ("plan", "flags"),
+    ("models", "topology", "inventory"),
+    ("plan", "flags", "flagtable", "inspection"),
     ("state", "events", "status"),
     ("reconcile",),
     ("executors",),

@@ -81,7 +81,7 @@ else:
         owned_flags = frozenset({"host", "port"})
         requests_metric = "dummy_requests_total"
 
-        def port_needs(self, part):
+        def port_needs(self, part, topology):
             base = part.port or (21600 if part.name == "prefill" else 21650)
             http = PortNeed(name="http", base=base, requested=part.port is not None, path=(part.name, "port"))
             if part.name == "decode":

@@ -134,6 +134,22 @@ def test_a_port_of_a_process_of_ours_is_told_by_its_name(node, wait_until):
     assert (answer["pid"], answer["process"]) == (pid, "demo/a-0.0")
 
 
+@pytest.mark.parametrize("holder", ["itself", "its child"])
+def test_a_port_of_ours_is_told_by_its_name_though_its_process_renamed_itself(node, wait_until, holder):
+    program = (
+        "import os, setproctitle, socket, time\n"
+        f"if {holder == 'its child'} and os.fork(): os.wait()\n"
+        "setproctitle.setproctitle('x' * 60_000)\n"
+        "server = socket.create_server(('127.0.0.1', 0)); print(server.getsockname()[1]); time.sleep(99)"
+    )
+    node.start("a-0.0", sys.executable, "-u", "-c", program)
+    wait_until(lambda: node.output("a-0.0").endswith("\n"))
+    query = {"host": "127.0.0.1", "port": int(node.output("a-0.0"))}
+    (answer,) = node.ask_names("ports", request={"queries": [query]})
+    assert answer["process"] == "demo/a-0.0"
+    assert node.stop("a-0.0", grace_s=1)[0]["survivors"] == []
+
+
 def test_an_address_of_another_machine_cannot_be_bound(node):
     answers = node.ask_names(
         "ports", request={"queries": [{"host": "192.0.2.1", "port": 80}, {"port": 70000}]}

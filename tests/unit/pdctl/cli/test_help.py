@@ -12,7 +12,13 @@ from typer.main import get_command
 from pdctl.cli.verbs import HELP_OF_VERBS
 
 Golden = Callable[[str, str], None]
-WORDS = [(), *((verb,) for verb in HELP_OF_VERBS), ("models", "list"), ("models", "pull")]
+WORDS = [
+    (),
+    *((verb,) for verb in HELP_OF_VERBS),
+    ("models", "list"),
+    ("models", "pull"),
+    ("engine", "inspect"),
+]
 
 
 @pytest.mark.parametrize("words", WORDS, ids=" ".join)

@@ -130,7 +130,7 @@ def test_a_code_is_explained_and_all_are_listed(pdctl: Pdctl) -> None:
     assert pdctl("explain", "PD000").code == 1
 
 
-@pytest.mark.parametrize("document", ["topology", "plan"])
+@pytest.mark.parametrize("document", ["topology", "plan", "flag-table"])
 def test_a_schema_is_printed_as_it_ships(pdctl: Pdctl, document: str) -> None:
     ran = pdctl("schema", document)
     assert ran.out == resource_path("schemas", f"{document}.schema.json").read_text()

@@ -73,3 +73,21 @@ def test_unknown_nodes_are_named(make_topology, make_inventory):
     topology = make_topology(prefill={"on": ("n9",)}, router=Router(on="n8"))
     codes = [(each.code, each.path) for each in place(topology, make_inventory(1)).diagnostics]
     assert codes == [("PD403", "prefill.on"), ("PD403", "router.on")]
+
+
+def test_device_order_says_which_devices_and_in_which_order(make_topology, make_inventory):
+    topology = make_topology(
+        prefill={"instances": 2, "device_order": (5, 4)}, decode={"parallel": Parallel(tp=2)}
+    )
+    assert [indices for _, _, indices in places(place(topology, make_inventory(1, 8)))] == [
+        (5,),
+        (4,),
+        (0, 1),
+        (),
+    ]
+
+
+def test_devices_that_a_role_may_not_use_are_no_room(make_topology, make_inventory):
+    topology = make_topology(decode={"instances": 2, "device_order": (7,)})
+    (fault,) = place(topology, make_inventory(1, 8)).diagnostics
+    assert (fault.code, fault.notes[-1]) == ("PD401", "it may use devices 7")

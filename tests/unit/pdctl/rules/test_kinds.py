@@ -9,6 +9,10 @@ def test_kinds_that_exist_are_fine(found: Found) -> None:
     assert found("cluster: {executor: local}\nrouter: {kind: sglang_router}\n", "PD126") == []
 
 
+def test_an_executor_that_can_only_be_planned_for_is_fine(found: Found) -> None:
+    assert found("cluster: {executor: slurm}\n", "PD126") == []
+
+
 def test_kinds_that_do_not_exist_are_refused(found: Found) -> None:
     lines = "cluster: {executor: lokal}\nrouter: {kind: minilb}\n"
     assert found(lines, "PD126", engine="referense") == [

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from pdctl.models.resolve import with_facts
 from pdctl.rules import check
 from pdctl.rules.pairing import ENGINE_DEFAULTS
 from pdctl.topology.load import load_text
@@ -48,7 +49,9 @@ def test_different_page_sizes_are_refused(found: Found, lines: str, place: str) 
 
 
 def test_against_an_unknown_default_one_side_alone_is_a_warning(found: Found) -> None:
-    assert found("decode: {args: {page-size: 64}}\n", "PD302", engine="other") == [f"warning 1:28 {DIFFER}"]
+    assert found("decode: {args: {page-size: 64}}\n", "PD302", engine="other") == [
+        "warning 1:28 prefill and decode may use different page sizes"
+    ]
 
 
 def test_the_other_side_and_the_consequence_are_notes() -> None:
@@ -86,6 +89,26 @@ def test_context_lengths_that_strand_requests_are_a_warning(found: Found, decode
     (fault,) = found(lines, "PD306")
     assert fault.startswith("warning")
     assert fault.endswith(f"context length is 2048 on prefill and {takes} on decode")
+
+
+@pytest.mark.parametrize(
+    ("model", "decode", "severity"),
+    [
+        ("mine", "{}", "error"),
+        ("mine", "{context-length: 4096}", "error"),
+        ("mine", "{context-length: 1024}", "warning"),
+        ("mine, context_length: 4096", "{}", "error"),
+        ("mine, context_length: 2048", "{}", None),  # prefill takes all that the model can
+    ],
+)
+def test_decode_of_sglang_must_not_take_longer_requests(
+    model: str, decode: str, severity: str | None
+) -> None:
+    text = f"schema: pdctl/v1\nname: demo\nmodel: {{path: {model}}}\nengine: {{kind: sglang}}\n"
+    text += f"prefill: {{args: {{context-length: 2048}}}}\ndecode: {{args: {decode}}}\n"
+    topology, _ = with_facts(load_text(text).require(), lambda path: None)
+    found = [each.severity for each in check(topology) if each.code == "PD306"]
+    assert found == ([] if severity is None else [severity])
 
 
 def test_only_prefill_has_a_bootstrap_port(found: Found) -> None:

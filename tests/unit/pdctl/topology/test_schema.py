@@ -10,32 +10,46 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from pdctl.topology.model import (
+    Ascend,
+    Breaker,
     Cluster,
     Engine,
     Health,
+    HealthCheck,
     Host,
     Model,
+    Nixl,
     Parallel,
+    Queue,
+    Retries,
     Role,
     Router,
     Settings,
+    Staging,
     Topology,
     Transfer,
 )
 from pdctl.topology.schema import topology_schema
 
 SECTIONS: list[tuple[tuple[str, ...], type, set[str]]] = [
-    ((), Topology, {"source"}),
+    ((), Topology, {"source", "facts"}),
     (("model",), Model, set()),
     (("engine",), Engine, set()),
     (("cluster",), Cluster, set()),
     (("cluster", "nodes", "items"), Host, set()),
     (("transfer",), Transfer, set()),
+    (("transfer", "staging"), Staging, set()),
+    (("transfer", "nixl"), Nixl, set()),
+    (("transfer", "ascend"), Ascend, set()),
     (("defaults",), Settings, set()),
     (("prefill",), Role, {"name"}),
     (("decode",), Role, {"name"}),
     (("prefill", "parallel"), Parallel, set()),
     (("router",), Router, set()),
+    (("router", "retries"), Retries, set()),
+    (("router", "breaker"), Breaker, set()),
+    (("router", "queue"), Queue, set()),
+    (("router", "health_check"), HealthCheck, set()),
     (("health",), Health, set()),
 ]
 

@@ -1,0 +1,48 @@
+"""`pdctl render`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pdctl.cli.options import AsJson, File, Profile, Sets, new_app, verb
+from pdctl.cli.output import output_of
+
+app = new_app()
+
+
+class Form(StrEnum):
+    SHELL = "shell"
+
+
+@verb(app, example="pdctl render topologies/deepseek_v3.yaml --as shell -o scripts")
+def render(
+    ctx: typer.Context,
+    file: File,
+    form: Annotated[Form, typer.Option("--as", help="shell: one runnable script per node.")] = Form.SHELL,
+    directory: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="DIR", help="Write them there, not to stdout."),
+    ] = None,
+    sets: Sets = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a topology's plan as scripts, to read or to run by hand."""
+    from pdctl.cli.planning import plan_of
+    from pdctl.cli.script_files import require_consistent, write_scripts
+    from pdctl.views.shell_script import shell_scripts
+
+    assert form is Form.SHELL  # the only one so far
+    with output_of(ctx, as_json=as_json) as output:
+        plan = plan_of(output, file, sets, profile).plan
+        require_consistent(plan)
+        scripts = shell_scripts(plan)
+        if directory is None:
+            output.show(scripts, (line for text in scripts.values() for line in text.splitlines()))
+            return
+        paths = write_scripts(scripts, directory)
+        output.show({"files": paths}, paths)

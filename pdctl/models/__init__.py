@@ -1,0 +1,1 @@
+"""What is known about the model that a deployment serves, without reading its weights."""

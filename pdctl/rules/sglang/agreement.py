@@ -1,0 +1,139 @@
+"""Settings that SGLang compares between prefill and decode, or that garble KV where nobody compares them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pdctl.diagnostics import Diagnostic, Severity
+from pdctl.program import Rule
+from pdctl.rules.base import Stated, at_value, line_of, stated_arg, stated_env
+from pdctl.rules.pairing import agree
+from pdctl.rules.sglang.reading import backend_of, first_stated, is_at_most
+from pdctl.topology.model import ArgValue, Topology
+
+_LAST_MORI_WITHOUT_COUNT = "0.5.12.post1"  # from 0.5.13 on, MoRI compares the number of state components
+
+# Backends with published deployments that draft on decode alone (InferenceX, B200 and B300 recipes).
+_ONE_SIDED_DRAFTING = frozenset({"nixl"})
+
+_TRUE, _FALSE = ("true", "1", "yes", "y"), ("false", "0", "no", "n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shared:
+    """A setting that both roles must have alike."""
+
+    name: str
+    is_env: bool = False
+    default: str | None = None  # what the engine takes; None: not known here, so one side alone is a warning
+
+
+# sglang srt/disaggregation/common/conn.py (try_ensure_parallel_info, allocation policy), the handshake of
+# staging, sampling masks (arg_groups/validation_hook.py), and the transports of Mooncake and NIXL.
+_SHARED = (
+    _Shared(name="disaggregation-decode-allocation-policy", default="early"),
+    _Shared(name="dsv4-attn-backend"),
+    _Shared(name="enable-unified-memory", default="false"),
+    _Shared(name="sampling-mask-max-tokens"),
+    _Shared(name="SGLANG_DSV4_KV_LAYOUT", is_env=True),
+    _Shared(name="SGLANG_ENABLE_DISAGG_SAMPLING_MASK", is_env=True, default="false"),
+    _Shared(name="SGLANG_DISAGG_STAGING_BUFFER", is_env=True, default="false"),
+    _Shared(name="SGLANG_DISAGGREGATION_NIXL_BACKEND", is_env=True, default="ucx"),
+    _Shared(name="SGLANG_MOONCAKE_CUSTOM_MEM_POOL", is_env=True, default="false"),
+    _Shared(name="MOONCAKE_PROTOCOL", is_env=True, default="rdma"),
+    _Shared(name="MC_FORCE_TCP", is_env=True, default="unset"),
+    _Shared(name="MC_FORCE_MNNVL", is_env=True, default="unset"),
+    _Shared(name="MC_INTRANODE_NVLINK", is_env=True, default="unset"),
+    _Shared(name="ENABLE_ASCEND_TRANSFER_WITH_MOONCAKE", is_env=True, default="false"),
+    _Shared(name="ASCEND_MF_STORE_URL", is_env=True),
+)
+
+
+def _kv_dtypes_agree(topology: Topology) -> Iterable[Diagnostic]:
+    return agree(
+        topology,
+        flag="kv-cache-dtype",
+        code="PD310",
+        message="prefill and decode{may} keep their KV cache in different dtypes",
+        consequence="SGLang from 0.5.10 on aborts the first request; older ones answer with wrong text",
+    )
+
+
+def _shared_settings_agree(topology: Topology) -> Iterable[Diagnostic]:
+    for setting in _SHARED:
+        prefill, decode = (_stated(topology, setting, role_index) for role_index in (0, 1))
+        if _form(prefill, setting) == _form(decode, setting):
+            continue
+        marked = decode or prefill
+        assert marked is not None  # two roles that say nothing take the same default
+        other = prefill if decode is not None else None
+        yield at_value(
+            topology,
+            marked.path,
+            "PD313",
+            f"prefill and decode differ in `{setting.name}`",
+            severity=Severity.WARNING if other is None and setting.default is None else Severity.ERROR,
+            notes=(
+                _other_side(topology, other, setting),
+                "both start well, and the first request fails or the transfer never connects",
+            ),
+            help=f"set it once, under `defaults.{'env' if setting.is_env else 'args'}`",
+        )
+
+
+def _stated(topology: Topology, setting: _Shared, role_index: int) -> Stated | None:
+    role = topology.roles[role_index]
+    if setting.is_env:
+        return stated_env(topology, role, setting.name)
+    return stated_arg(topology, role, setting.name)
+
+
+def _form(stated: Stated | None, setting: _Shared) -> ArgValue:
+    if stated is None:
+        return setting.default
+    lowered = str(stated.value).strip().lower()
+    if setting.default == "unset":
+        return (
+            lowered  # such variables are tested for presence: `0` is as good as `1`, but never equals absence
+        )
+    return "true" if lowered in _TRUE else "false" if lowered in _FALSE else lowered
+
+
+def _other_side(topology: Topology, other: Stated | None, setting: _Shared) -> str:
+    if other is not None:
+        return f"prefill has {other.value}: {line_of(topology, other.path)}"
+    if setting.default is None:
+        return "the other side takes what the engine chooses"
+    return f"the other side takes {setting.default}"
+
+
+def _both_draft(topology: Topology) -> Iterable[Diagnostic]:
+    prefill, decode = (
+        first_stated(topology, role, "speculative-algorithm", "speculative-algo") for role in topology.roles
+    )
+    backend = backend_of(topology)
+    if (prefill is None) == (decode is None) or backend in _ONE_SIDED_DRAFTING:
+        return
+    marked, silent = (decode, "prefill") if decode is not None else (prefill, "decode")
+    assert marked is not None  # one of them drafts
+    is_refused = backend == "mori" and not is_at_most(topology, _LAST_MORI_WITHOUT_COUNT)
+    yield at_value(
+        topology,
+        marked.path,
+        "PD314",
+        f"speculative decoding is set on one role, and {silent} does without",
+        severity=Severity.ERROR if is_refused else Severity.WARNING,
+        notes=(
+            "the draft model has KV of its own, which prefill must make and decode must expect",
+            "MoRI refuses the transfer" if is_refused else "drafts without it are worse, and may be wrong",
+        ),
+        help="set the speculative flags under `defaults.args`; step counts may differ by role",
+    )
+
+
+RULES = (
+    Rule(code="PD310", check=_kv_dtypes_agree),
+    Rule(code="PD313", check=_shared_settings_agree),
+    Rule(code="PD314", check=_both_draft),
+)

@@ -1,0 +1,78 @@
+"""Ports and network interfaces, as SGLang uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pdctl.diagnostics import Diagnostic, Severity
+from pdctl.program import Rule
+from pdctl.rules.base import at_value, stated_env
+from pdctl.topology.model import Topology
+from pdctl.topology.source import DocumentPath
+
+# Ranges that SGLang and its libraries draw ports from at random (srt/server_args.py PortArgs, pyzmq's random
+# bind, Mooncake's MC_MIN_RPC_PORT and MC_MAX_RPC_PORT), and Linux's for outgoing connections.
+_DRAWN: tuple[tuple[int, int, str], ...] = (
+    (15000, 17000, "Mooncake draws its RPC ports"),
+    (22000, 29999, "SGLang draws NCCL's port"),
+    (32768, 60999, "Linux draws the ports of outgoing connections"),
+    (49152, 65535, "SGLang draws the sockets between ranks"),
+)
+
+
+def _ports_are_drawn_by_nobody(topology: Topology) -> Iterable[Diagnostic]:
+    for path, port in _asked(topology):
+        reason = next((why for low, high, why in _DRAWN if low <= port <= high), None)
+        if reason is not None:
+            yield at_value(
+                topology,
+                path,
+                "PD422",
+                f"port {port} is where {reason}",
+                severity=Severity.WARNING,
+                notes=("now and then it will be taken at start, by anyone on the node",),
+                help="choose one below 15000, or from 30000 to 32767",
+            )
+
+
+def _asked(topology: Topology) -> Iterable[tuple[DocumentPath, int]]:
+    asked: tuple[tuple[DocumentPath, int | None], ...] = (
+        (("prefill", "port"), topology.prefill.port),
+        (("prefill", "bootstrap_port"), topology.prefill.bootstrap_port),
+        (("decode", "port"), topology.decode.port),
+    )
+    return tuple((path, port) for path, port in asked if port is not None)
+
+
+def _interfaces_are_named(topology: Topology) -> Iterable[Diagnostic]:
+    """Gloo takes one name, where NCCL also takes lists and exclusions; `lo` reaches nobody else."""
+    for role in topology.roles:
+        gloo = stated_env(topology, role, "GLOO_SOCKET_IFNAME")
+        if gloo is not None and str(gloo.value)[:1] in ("^", "="):
+            yield at_value(
+                topology,
+                gloo.path,
+                "PD423",
+                f"Gloo takes the name of an interface, found `{gloo.value}`",
+                notes=("exclusions are NCCL's: Gloo looks for an interface of that very name",),
+                help="name the interface, in `cluster.nodes[].interface` where nodes differ",
+            )
+        if (role.nodes or 1) == 1:
+            continue
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            stated = stated_env(topology, role, name)
+            if stated is not None and str(stated.value).lstrip("=") == "lo":
+                yield at_value(
+                    topology,
+                    stated.path,
+                    "PD423",
+                    f"`{name}: {stated.value}` keeps the ranks of `{role.name}` on their own node",
+                    notes=(f"an instance of it spans {role.nodes} nodes",),
+                    help="name the interface that the nodes reach each other by",
+                )
+
+
+RULES = (
+    Rule(code="PD422", check=_ports_are_drawn_by_nobody),
+    Rule(code="PD423", check=_interfaces_are_named),
+)

@@ -1,0 +1,167 @@
+"""Threads, time-outs and the fabric of the KV transfer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pdctl.diagnostics import Diagnostic, Severity
+from pdctl.program import Rule
+from pdctl.rules.base import Stated, at_value, stated_env
+from pdctl.rules.sglang.reading import backend_of, number
+from pdctl.topology.model import Topology
+from pdctl.topology.source import DocumentPath
+
+# sglang srt/disaggregation/mooncake/conn.py: min(max(4, cpus // 16), 12) threads for 4 queues.
+_FEWEST_THREADS, _MOST_THREADS = 4, 12
+_THREADS, _QUEUES = "SGLANG_DISAGGREGATION_THREAD_POOL_SIZE", "SGLANG_DISAGGREGATION_QUEUE_SIZE"
+
+_ENDLESS_S = 1_000_000  # eleven days; published recipes go to 100000
+_TIMEOUT_VARIABLES = (
+    "SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT",
+    "SGLANG_DISAGGREGATION_WAITING_TIMEOUT",
+)
+
+
+def _queues_have_threads(topology: Topology) -> Iterable[Diagnostic]:
+    queues, num_threads = _queues(topology), _num_threads(topology)
+    num_queues = number(queues)
+    if backend_of(topology) != "mooncake" or queues is None or num_queues is None:
+        return
+    surely_few = num_queues > (_MOST_THREADS if num_threads is None else num_threads)
+    perhaps_few = num_threads is None and num_queues > _FEWEST_THREADS
+    if surely_few or perhaps_few:
+        by_cpus = f"{_FEWEST_THREADS} to {_MOST_THREADS} threads, by the number of CPUs"
+        yield at_value(
+            topology,
+            queues.path,
+            "PD420",
+            f"{num_queues} transfer queues need as many threads, prefill has "
+            + (by_cpus if num_threads is None else str(num_threads)),
+            severity=Severity.ERROR if surely_few else Severity.WARNING,
+            notes=("with fewer threads than queues, prefill ends with an assertion",),
+            help=f"set `transfer.threads: {num_queues}` or more",
+        )
+
+
+def _queues(topology: Topology) -> Stated | None:
+    variable = stated_env(topology, topology.prefill, _QUEUES)  # the document's own variables win
+    if variable is None and topology.transfer.queues is not None:
+        return Stated(value=topology.transfer.queues, path=("transfer", "queues"))
+    return variable
+
+
+def _num_threads(topology: Topology) -> int | None:
+    variable = stated_env(topology, topology.prefill, _THREADS)
+    return topology.transfer.threads if variable is None else number(variable)
+
+
+def _time_outs_end(topology: Topology) -> Iterable[Diagnostic]:
+    for path, seconds in _time_outs(topology).items():
+        if seconds >= _ENDLESS_S:
+            yield at_value(
+                topology,
+                path,
+                "PD324",
+                f"a time-out of {seconds} seconds never ends a transfer that is stuck",
+                severity=Severity.WARNING,
+                notes=("requests of a peer that died hold KV pages until then",),
+                help="set what the longest prefill and its queue may take, in minutes",
+            )
+
+
+def _time_outs(topology: Topology) -> dict[DocumentPath, int]:
+    """Those in variables; `transfer` bounds its own."""
+    found: dict[DocumentPath, int] = {}
+    for role in topology.roles:
+        for variable in _TIMEOUT_VARIABLES:
+            stated = stated_env(topology, role, variable)
+            seconds = number(stated)
+            if stated is not None and seconds is not None:
+                found[stated.path] = seconds
+    return found
+
+
+def _fabric_reaches(topology: Topology) -> Iterable[Diagnostic]:
+    """Nodes that NVLink joins can't be told from a document, but one node and disjoint nodes can."""
+    nodes = topology.cluster.nodes
+    num_nodes = nodes if isinstance(nodes, int) else len(nodes)
+    nvlink = topology.transfer.nvlink
+    if nvlink == "mnnvl" and num_nodes == 1:
+        yield at_value(
+            topology,
+            ("transfer", "nvlink"),
+            "PD421",
+            "NVLink between nodes is asked for, and the cluster is one node",
+            severity=Severity.WARNING,
+            notes=("without such a fabric Mooncake can't allocate its memory, and engines end at start",),
+            help="set `nvlink: intra_node`",
+        )
+    prefill, decode = set(topology.prefill.on), set(topology.decode.on)
+    if nvlink == "intra_node" and prefill and decode and not prefill & decode:
+        yield at_value(
+            topology,
+            ("transfer", "nvlink"),
+            "PD421",
+            "NVLink inside a node is asked for, and no node has both prefill and decode",
+            help="set `nvlink: off`, or `mnnvl` where the nodes share an NVLink fabric",
+        )
+    if num_nodes == 1 and nvlink == "off":
+        yield from _variable_for_many_nodes(topology)
+
+
+def _variable_for_many_nodes(topology: Topology) -> Iterable[Diagnostic]:
+    found = (stated_env(topology, role, "MC_FORCE_MNNVL") for role in topology.roles)
+    for path in dict.fromkeys(each.path for each in found if each is not None):
+        if backend_of(topology) == "mooncake":
+            yield at_value(
+                topology,
+                path,
+                "PD421",
+                "`MC_FORCE_MNNVL` asks for NVLink between nodes, and the cluster is one node",
+                severity=Severity.WARNING,
+                notes=("engines end at start where the fabric isn't there; any value counts, even 0",),
+                help="remove it, and set `transfer.nvlink: intra_node` for NVLink inside the node",
+            )
+
+
+def _device_maps_are_whole(topology: Topology) -> Iterable[Diagnostic]:
+    """sglang mooncake_transfer_engine.py, get_ib_devices_for_gpu, raises for a device that isn't there."""
+    devices = topology.transfer.ib_devices
+    if devices is None:
+        return
+    maps: dict[DocumentPath, Mapping[int, tuple[str, ...]]] = {
+        ("transfer", "ib_devices"): devices.by_device,
+        **{
+            ("transfer", "ib_devices", "per_node", name): each.by_device
+            for name, each in devices.per_node.items()
+        },
+    }
+    for path, by_device in maps.items():
+        num_devices = _num_devices(topology, str(path[-1]))
+        missing = sorted(set(range(num_devices)) - set(by_device))
+        if by_device and missing:
+            listed = ", ".join(map(str, missing))
+            yield at_value(
+                topology,
+                path,
+                "PD426",
+                f"the map has no RDMA device for accelerator {listed} of {num_devices}",
+                severity=Severity.WARNING,
+                notes=("a rank on an accelerator that isn't in the map ends at start",),
+                help="add it, or give one list for all",
+            )
+
+
+def _num_devices(topology: Topology, node: str) -> int:
+    nodes = topology.cluster.nodes
+    host = None if isinstance(nodes, int) else next((each for each in nodes if each.name == node), None)
+    stated = None if host is None else host.devices
+    return topology.cluster.devices_per_node if stated is None else stated
+
+
+RULES = (
+    Rule(code="PD426", check=_device_maps_are_whole),
+    Rule(code="PD324", check=_time_outs_end),
+    Rule(code="PD420", check=_queues_have_threads),
+    Rule(code="PD421", check=_fabric_reaches),
+)
