@@ -81,6 +81,7 @@ class ReferenceEngine:
     def rules(self) -> tuple[Rule, ...]:
         return (
             Rule(code="PD210", check=_widths_are_one),
+            Rule(code="PD213", check=_model_is_a_path),
             Rule(code="PD250", check=_no_settings_of_other_backends),
             Rule(code="PD305", check=_backend_is_known),
         )
@@ -125,6 +126,20 @@ def _widths_are_one(topology: Topology) -> Iterable[Diagnostic]:
                     path=".".join(map(str, path)),
                     help=f"set `{name}: 1`, and `{role.name}.instances` for more of them",
                 )
+
+
+def _model_is_a_path(topology: Topology) -> Iterable[Diagnostic]:
+    path = topology.model.path
+    if topology.model.is_builtin or path.startswith("/"):
+        return
+    yield Diagnostic(
+        code="PD213",
+        message=f"the reference engine reads models from disk, found `{path}`",
+        span=topology.source.value("model", "path"),
+        path="model.path",
+        notes=("it fetches nothing from a hub",),
+        help=f"write `./{path}` if it lies beside this file, else a path from `/`, or a `builtin:` name",
+    )
 
 
 def _no_settings_of_other_backends(topology: Topology) -> Iterable[Diagnostic]:

@@ -15,6 +15,7 @@ from pdctl.models.resolve import with_facts
 from pdctl.plan.model import LaunchPlan
 from pdctl.reconcile.model import ChangeSet
 from pdctl.reconcile.reconcile import reconcile
+from pdctl.topology.anchor import anchored
 from pdctl.topology.load import load
 from pdctl.topology.model import Topology
 
@@ -45,7 +46,7 @@ class Planned:
 def plan_file(source: TopologySource) -> Planned:
     """Load, check and compile. Raises `DiagnosticError` with every fault and warning together."""
     loaded = load(source.path, environ=os.environ, profile=source.profile, sets=source.sets)
-    topology, model_faults = with_facts(loaded.require())
+    topology, model_faults = with_facts(anchored(loaded.require(), source.path))
     found = (*loaded.diagnostics, *model_faults, *rules.check(topology))
     if has_errors(found):
         raise DiagnosticError(found)

@@ -8,7 +8,7 @@ from pdctl.diagnostics import Diagnostic
 from pdctl.program import Rule
 from pdctl.rules.blocks import ArgsBlock, blocks, normal
 from pdctl.topology.model import Topology
-from pdctl.topology.source import dotted
+from pdctl.topology.source import DocumentPath, dotted
 
 # The field of the document that says what an owned flag would; the others follow from the plan.
 _ENGINE_FIELDS: Mapping[str, str] = {
@@ -86,7 +86,29 @@ def _flags_are_spelled_plainly(topology: Topology) -> Iterable[Diagnostic]:
             )
 
 
+def _no_value_holds_a_nul(topology: Topology) -> Iterable[Diagnostic]:
+    """The kernel ends an argument and a variable at the first NUL."""
+    passed_on: tuple[tuple[DocumentPath, Mapping[str, object]], ...] = (
+        *((block.path, block.args) for block in blocks(topology)),
+        (("defaults", "env"), topology.defaults.env),
+        *(((role.name, "env"), role.env) for role in topology.roles),
+        (("router", "env"), topology.router.env),
+    )
+    for path, values in passed_on:
+        for key, value in values.items():
+            if isinstance(value, str) and "\0" in value:
+                yield Diagnostic(
+                    code="PD222",
+                    message=f"the value of `{key}` holds a NUL character",
+                    span=topology.source.value(*path, key),
+                    path=dotted((*path, key)),
+                    notes=("no program can be given one, in its arguments or its environment",),
+                    help="remove it",
+                )
+
+
 RULES = (
     Rule(code="PD220", check=_owned_flags_are_left_alone),
     Rule(code="PD221", check=_flags_are_spelled_plainly),
+    Rule(code="PD222", check=_no_value_holds_a_nul),
 )

@@ -15,7 +15,7 @@ from pdctl.topology.load import load, load_text
 TEXT = """\
 schema: pdctl/v1
 name: demo
-model: {path: x}
+model: {path: /x}
 engine: {kind: reference}
 router: {port: 80, policy: fastest}
 decode: {args: {page-size: 64, port: 1}}

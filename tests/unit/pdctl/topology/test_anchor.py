@@ -1,0 +1,56 @@
+"""Relative paths of models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pdctl.topology.anchor import anchored
+from pdctl.topology.load import load
+
+DOCUMENT = """\
+schema: pdctl/v1
+name: demo
+model: {{path: {}}}
+engine: {{kind: reference}}
+prefill: {{}}
+decode: {{}}
+"""
+
+
+@pytest.fixture
+def model_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The model's path of a document in `files/`, read from `work/`, with `home/` as home."""
+    for folder in ("files", "work", "home"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    file = tmp_path / "files" / "t.yaml"
+
+    def read(written: str, *sets: str) -> str:
+        file.write_text(DOCUMENT.format(written))
+        topology = load("../files/t.yaml", environ={}, sets=sets).require()
+        path = anchored(topology, "../files/t.yaml").model.path
+        return path.replace(str(tmp_path), "")
+
+    return read
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("./m", "/files/m"),
+        ("../m", "/m"),
+        ("~/m", "/home/m"),
+        ("/abs/m", "/abs/m"),
+        ("org/name", "org/name"),
+        ("builtin:tiny", "builtin:tiny"),
+    ],
+)
+def test_a_path_counts_from_the_folder_of_its_file(model_path, written, read):
+    assert model_path(written) == read
+
+
+def test_a_path_that_was_typed_counts_from_the_working_directory(model_path):
+    assert model_path("/abs/m", "model.path=./m") == "/work/m"
