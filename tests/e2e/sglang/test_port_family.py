@@ -72,14 +72,18 @@ def leader_of(decode: str) -> ProcessSpec:
 
 @pytest.mark.parametrize(
     "decode",
-    ["{on: [n1], parallel: {tp: 2, attn_dp: 2}}", "{on: [n1, n2], nodes: 2, parallel: {tp: 2, attn_dp: 2}}"],
+    [
+        "{on: [n1], port: 31000, parallel: {tp: 2, attn_dp: 2}}",
+        "{on: [n1, n2], nodes: 2, parallel: {tp: 2, attn_dp: 2}}",
+    ],
     ids=["one node", "two nodes"],
 )
 def test_the_family_of_an_attention_dp_instance(testbed: Testbed, decode: str) -> None:
     spec = leader_of(decode)
     ran = subprocess.run(
         [testbed.python, "-c", SCRIPT, json.dumps(spec.argv[3:])],
-        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        # The override keeps it from looking whether the planned ports are free here: others may use them.
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "SGLANG_DISTRIBUTED_INIT_METHOD_OVERRIDE": "env://"},
         cwd=Path.home(),
         capture_output=True,
         text=True,
