@@ -17,6 +17,8 @@ _LAST_MORI_WITHOUT_COUNT = "0.5.12.post1"  # from 0.5.13 on, MoRI compares the n
 # Backends with published deployments that draft on decode alone (InferenceX, B200 and B300 recipes).
 _ONE_SIDED_DRAFTING = frozenset({"nixl"})
 
+_SAME_DTYPES = {"bfloat16": "bf16"}
+
 _TRUE, _FALSE = ("true", "1", "yes", "y"), ("false", "0", "no", "n")
 
 
@@ -51,6 +53,10 @@ _SHARED = (
 
 
 def _kv_dtypes_agree(topology: Topology) -> Iterable[Diagnostic]:
+    stated = (stated_arg(topology, role, "kv-cache-dtype") for role in topology.roles)
+    prefill, decode = ("auto" if each is None else str(each.value) for each in stated)
+    if _SAME_DTYPES.get(prefill, prefill) == _SAME_DTYPES.get(decode, decode):
+        return ()
     return agree(
         topology,
         flag="kv-cache-dtype",

@@ -12,7 +12,7 @@ from pdctl.diagnostics import Diagnostic, Severity
 from pdctl.engines.sglang.release import Release
 from pdctl.engines.sglang.transfer import is_staged
 from pdctl.program import Rule
-from pdctl.rules.base import at_value
+from pdctl.rules.base import at_value, stated_arg
 from pdctl.rules.sglang.reading import NEWEST_READ, backend_of, is_at_most
 from pdctl.topology.model import Role, Topology
 from pdctl.topology.source import DocumentPath
@@ -64,6 +64,22 @@ def _state_can_be_cut(topology: Topology) -> Iterable[Diagnostic]:
         notes=(_widths(topology), f"SGLang up to {last} fails every request of such a pair"),
         help=hint if last == NEWEST_READ else f"{hint}, or use an engine newer than {last}",
     )
+
+
+def _block_scales_can_be_cut(topology: Topology) -> Iterable[Diagnostic]:
+    """MXFP8 keeps scales beside the numbers, cut by heads; releases before 0.5.22 didn't look."""
+    if not attention_widths_differ(topology) or topology.facts.is_mla is not False:
+        return
+    stated = stated_arg(topology, topology.decode, "kv-cache-dtype")
+    if stated is not None and stated.value == "mxfp8" and not is_at_most(topology, "0.5.21"):
+        yield at_value(
+            topology,
+            stated.path,
+            "PD317",
+            "a KV cache in mxfp8 needs equal attention widths",
+            notes=(_widths(topology), "SGLang aborts every request of such a pair"),
+            help="shard attention alike: the same `tp / attn_dp` on both, or keep KV in fp8_e4m3",
+        )
 
 
 def _kv_heads_are_found(topology: Topology) -> Iterable[Diagnostic]:
@@ -176,6 +192,7 @@ RULES = (
     Rule(code="PD279", check=_heads_divide),
     Rule(code="PD316", check=_one_divides_the_other),
     Rule(code="PD317", check=_state_can_be_cut),
+    Rule(code="PD317", check=_block_scales_can_be_cut),
     Rule(code="PD318", check=_slices_are_collected),
     Rule(code="PD319", check=_kv_heads_are_found),
     Rule(code="PD320", check=_the_model_is_known),

@@ -148,7 +148,7 @@ def test_status_and_logs_show_the_real_processes(desk: Desk):
     }
     assert processes["decode-0.0"]["rss_bytes"] > 1e9  # SGLang's children are counted
     said = desk.pdctl("logs", "decode-0", "--tail", "500").stdout
-    assert "disaggregation_mode='decode'" in said
+    assert "'disaggregation_mode': 'decode'" in said
 
 
 def test_restart_replaces_decode_alone_and_tokens_stay(desk: Desk, plain_tokens: list[list[int]]):
@@ -211,7 +211,7 @@ def test_unequal_page_sizes_fail_with_the_first_request(desk: Desk):
     wait_until_ready(desk.ports["router"], router, desk, "router", path="/readiness")
     with pytest.raises((urllib.error.HTTPError, TimeoutError, AssertionError)):
         generate(desk.ports["router"], PROMPTS[0], timeout_s=30)
-    assert "page size mismatch" in desk.log("decode").lower()
+    assert "Page size mismatch: prefill server has page_size=16" in desk.log("decode")
     desk.end_by_hand()
 
 

@@ -83,6 +83,13 @@ def test_grouped_heads_are_slow_without_staging(
     assert said(transfer=transfer, version=version, **WIDE) == found
 
 
+@pytest.mark.parametrize(("version", "found"), [("0.5.22", ["error PD317"]), ("0.5.21", [])])
+def test_block_scales_are_not_cut(said: Said, version: str, found: list[str]) -> None:
+    assert said(defaults="{args: {kv-cache-dtype: mxfp8}}", version=version, **WIDE) == found
+    mla = "{path: mine, attention: mla}"
+    assert said(model=mla, defaults="{args: {kv-cache-dtype: mxfp8}}", version=version, **WIDE) == []
+
+
 def test_an_unknown_model_is_said_to_be_unknown(said: Said) -> None:
     assert said(model="{path: mine}", **WIDE) == ["warning PD320"]
     assert said(model="{path: mine, attention: mla}", **WIDE) == []

@@ -39,6 +39,15 @@ def test_dtypes_of_the_kv_cache(said: Said, decode: str | None, found: list[str]
 
 
 @pytest.mark.parametrize(
+    ("prefill", "decode"), [("bf16", "bfloat16"), ("auto", "auto")], ids=["spelling", "default"]
+)
+def test_one_dtype_in_two_words(said: Said, prefill: str, decode: str) -> None:
+    roles = {"prefill": prefill, "decode": decode}
+    assert said(**{name: f"{{args: {{kv-cache-dtype: {dtype}}}}}" for name, dtype in roles.items()}) == []
+    assert said(prefill="{args: {kv-cache-dtype: auto}}") == []
+
+
+@pytest.mark.parametrize(
     ("version", "found"), [("0.5.12.post1", ["warning PD314"]), ("0.5.13", ["error PD314"])]
 )
 def test_drafting_on_one_role_over_mori(said: Said, version: str, found: list[str]) -> None:
