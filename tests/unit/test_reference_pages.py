@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MADE = runpy.run_path(str(ROOT / "tools" / "reference_pages.py"))["pages"]()
+MADE = runpy.run_path(str(ROOT / "docs" / "tools" / "reference_pages.py"))["pages"]()
 
 
 @pytest.mark.parametrize("name", MADE)
 def test_a_reference_page_is_fresh(name: str) -> None:
     page = ROOT / "docs" / "reference" / name
-    assert page.read_text(encoding="utf-8") == MADE[name], "run `python tools/reference_pages.py`"
+    assert page.read_text(encoding="utf-8") == MADE[name], "run `python docs/tools/reference_pages.py`"
 
 
 def test_every_page_of_the_folder_is_made() -> None:

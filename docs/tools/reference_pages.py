@@ -1,7 +1,7 @@
 """Make the pages of `docs/reference/` from what pdctl itself reads: the schema and the explanations.
 
-python tools/reference_pages.py            write them
-python tools/reference_pages.py --check    end with 1 where one is out of date
+python docs/tools/reference_pages.py            write them
+python docs/tools/reference_pages.py --check    end with 1 where one is out of date
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 from pdctl import explain
 from pdctl.resources import resource_path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "reference"
-MADE_BY = "<!-- Made by tools/reference_pages.py: edit what it reads, and run it again. -->"
+MADE_BY = "<!-- Made by docs/tools/reference_pages.py: edit what it reads, and run it again. -->"
 
 FAMILIES: Mapping[str, str] = {
     "PD1": "The document",

@@ -1,6 +1,6 @@
 """Make `schemas/sglang/env.json`: each variable that releases of SGLang mention, with its first and last one.
 
-    python tools/env_table.py sglang-0.5.9-py3-none-any.whl … > schemas/sglang/env.json
+    python docs/tools/env_table.py sglang-0.5.9-py3-none-any.whl … > schemas/sglang/env.json
 
 Reads the wheels as archives and imports nothing. A name counts where it stands anywhere in Python code: more
 than what is read, so that no variable that works is called unknown.
