@@ -1,4 +1,4 @@
-"""The variables that releases of SGLang mention: `schemas/sglang/env.json`, made by `docs/tools/env_table.py`."""
+"""Variables that releases of SGLang mention: `schemas/sglang/env.json`, by `docs/tools/env_table.py`."""
 
 from __future__ import annotations
 
