@@ -20,11 +20,11 @@ OPTIONAL = re.compile(r"waiting for |localhost: (fetching|waiting)|preparing ")
 
 
 def shown() -> Iterator[tuple[str, str]]:
-    """Every `$ pdctl …` or `$ python …` of the README with the output under it."""
+    """Every `$ pdctl …` or `$ python …` of the README that has its output under it."""
     for block in re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, output = part.partition("\n")
-            if command.split()[0] in ("pdctl", "python"):
+            if command.split()[0] in ("pdctl", "python") and output:
                 yield command, output
 
 
