@@ -170,7 +170,7 @@ def test_a_router_that_names_a_wrong_bootstrap_port_gets_no_answer(desk: Desk):
     process = desk.start("router", argv, router["env"])
     wait_until_ready(port, process, desk, "router", path="/readiness")
     with pytest.raises((urllib.error.HTTPError, TimeoutError, AssertionError)):
-        generate(port, PROMPTS[0], timeout_s=30)
+        generate(port, PROMPTS[0], timeout_s=15)
     desk.end_by_hand()
     assert argv[at + 2] in desk.pdctl("logs", "decode-0", "--tail", "200").stdout
 
