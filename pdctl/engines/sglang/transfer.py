@@ -46,7 +46,13 @@ def is_staged(topology: Topology, release: Release) -> bool:
     )
     is_unequal = topology.prefill.parallel.attn_tp != topology.decode.parallel.attn_tp
     has_heads = topology.facts.attention in ("mha", "gqa")
-    return can and is_unequal and has_heads
+    return can and is_unequal and has_heads and _can_hold_staging(topology)
+
+
+def _can_hold_staging(topology: Topology) -> bool:
+    """Whether the memory is of a kind for it; elsewhere the server ends (`common/staging_buffer.py`)."""
+    default = topology.defaults.args.get("device")
+    return {role.args.get("device", default) for role in topology.roles} <= {None, "cuda", "xpu"}
 
 
 def transfer_env(role: Role, layout: Layout, release: Release) -> dict[str, str]:

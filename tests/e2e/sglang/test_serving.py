@@ -170,7 +170,7 @@ def test_a_router_that_names_a_wrong_bootstrap_port_gets_no_answer(desk: Desk):
     process = desk.start("router", argv, router["env"])
     wait_until_ready(port, process, desk, "router", path="/readiness")
     with pytest.raises((urllib.error.HTTPError, TimeoutError, AssertionError)):
-        generate(port, PROMPTS[0], timeout_s=30)
+        generate(port, PROMPTS[0], timeout_s=15)
     desk.end_by_hand()
     assert argv[at + 2] in desk.pdctl("logs", "decode-0", "--tail", "200").stdout
 
@@ -193,8 +193,8 @@ def test_down_leaves_none_of_the_processes_that_sglang_started(desk: Desk):
     assert [member for member in family if is_alive(member)] == []
 
 
-def test_unequal_page_sizes_fail_with_the_first_request(desk: Desk):
-    """What PD302 says: nothing is wrong at start, the first request fails."""
+def test_unequal_page_sizes_end_decode_with_the_first_request(desk: Desk):
+    """What PD302 says: nothing is wrong at start; the first request fails, and decode ends with it."""
     refused = desk.pdctl(
         "plan", str(TOPOLOGY), *desk.sets("prefill.args.page-size=16", "decode.args.page-size=32")
     )
@@ -210,7 +210,8 @@ def test_unequal_page_sizes_fail_with_the_first_request(desk: Desk):
     router = desk.start("router", small["router-0.0"]["argv"], small["router-0.0"]["env"])
     wait_until_ready(desk.ports["router"], router, desk, "router", path="/readiness")
     with pytest.raises((urllib.error.HTTPError, TimeoutError, AssertionError)):
-        generate(desk.ports["router"], PROMPTS[0], timeout_s=30)
+        generate(desk.ports["router"], PROMPTS[0], timeout_s=15)
+    started["decode"].wait(timeout=60)
     assert "Page size mismatch: prefill server has page_size=16" in desk.log("decode")
     desk.end_by_hand()
 

@@ -65,6 +65,7 @@ UNEQUAL = "prefill: {parallel: {tp: 4}}\n"
         (UNEQUAL + "transfer: {backend: nixl}\n", {"version": "0.5.10"}, False),
         (UNEQUAL + "transfer: {backend: mori}\n", {}, False),
         (UNEQUAL + "transfer: {backend: mooncake, staging: off}\n", {}, False),
+        (UNEQUAL + "defaults: {args: {device: cpu}}\n", {}, False),
         ("prefill: {parallel: {tp: 4, attn_dp: 4}}\n", {}, False),
         ("transfer: {backend: mooncake, staging: on}\n", {}, True),
     ],
