@@ -57,6 +57,10 @@ def model_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return lambda shape: folder / shape
 
 
+# The resolution of other versions wants other packages than the testbed's; the parser of all is asked above.
+RESOLVED = [path for path in (*TOPOLOGIES, *CASES) if f'version: "{RESOLVED_VERSION}"' in path.read_text()]
+
+
 def engine_processes(plan: LaunchPlan) -> list[ProcessSpec]:
     return [process for process in plan.processes if process.role is not RoleKind.ROUTER]
 
@@ -77,11 +81,10 @@ def test_the_real_parser_takes_every_command_line(path: Path, real_parser, plann
         assert {f"--{name}" for name in flags_of(process.argv)} <= parser.flags
 
 
-@pytest.mark.parametrize("path", [*TOPOLOGIES, *CASES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", RESOLVED, ids=lambda path: path.stem)
 def test_the_real_resolution_takes_every_command_line(path: Path, real_parser, planned, model_of):
     plan, version = planned(path)
-    if version != RESOLVED_VERSION:
-        pytest.skip(f"written for {version}, whose resolution wants other packages")
+    assert version == RESOLVED_VERSION
     parser = real_parser(version)
     for process in engine_processes(plan):
         words = for_this_machine(own_words(process), model_of(shape_of(plan)))
