@@ -21,10 +21,10 @@ decode: {{}}
 
 @pytest.fixture
 def model_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The model's path of a document in `files/`, read from `work/`, with `home/` as home."""
-    for folder in ("files", "work", "home"):
+    """The model's path of a document in `files/`, read from `desk/`, with `home/` as home."""
+    for folder in ("files", "desk", "home"):
         (tmp_path / folder).mkdir()
-    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.chdir(tmp_path / "desk")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     file = tmp_path / "files" / "t.yaml"
 
@@ -53,4 +53,4 @@ def test_a_path_counts_from_the_folder_of_its_file(model_path, written, read):
 
 
 def test_a_path_that_was_typed_counts_from_the_working_directory(model_path):
-    assert model_path("/abs/m", "model.path=./m") == "/work/m"
+    assert model_path("/abs/m", "model.path=./m") == "/desk/m"
