@@ -118,7 +118,6 @@ def test_reading_the_source_again_gives_the_table_that_ships(testbed: Any, versi
 
 
 def test_the_table_of_the_router_is_what_its_parser_holds() -> None:
-    pytest.importorskip("sglang_router")
     table = load_flag_table("sglang_router", "0.3.2")
     assert table is not None
     assert compare(table, real_flags([sys.executable, FLAGS, "sglang_router"], dict(os.environ))) == []
