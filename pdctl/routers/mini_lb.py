@@ -70,6 +70,7 @@ def _no_settings_of_the_other_router(topology: Topology) -> Iterable[Diagnostic]
     """Fields of the schema that only sglang-router reads."""
     router = topology.router
     absent = {
+        "version": router.version is None,
         "metrics_port": router.metrics_port is None,
         "api_key_env": router.api_key_env is None,
         "breaker": router.breaker == Breaker(),

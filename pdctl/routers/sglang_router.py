@@ -123,7 +123,7 @@ def _passed_on(router: Router) -> tuple[str, ...]:
         "queue-size": queue.size,
         "queue-timeout-secs": queue.timeout_s,
     }
-    chosen = choose_table("sglang_router", None)
+    chosen = choose_table("sglang_router", router.version)
     table = None if chosen is None else chosen.table
     own = canonical(router.args, table)
     return to_argv(merged(DEFAULT_ARGS, _LATE_ANSWERS, fields, behaviour(router), own), table)

@@ -81,7 +81,7 @@ def blocks(topology: Topology) -> Iterator[ArgsBlock]:
         )
     router = topology.router
     program = plugins.program("routers", router.kind)
-    router_table = choose_table(router.kind, None)
+    router_table = choose_table(router.kind, router.version)
     yield ArgsBlock(
         path=("router", "args"),
         args=router.args,

@@ -12,7 +12,7 @@ from pdctl.diagnostics import Diagnostic, Severity
 from pdctl.flagtable.fit import Fault, Misfit, misfit
 from pdctl.flagtable.history import has_flag
 from pdctl.flagtable.model import Flag
-from pdctl.flagtable.shelf import OWN_TABLES, load_history
+from pdctl.flagtable.shelf import OWN_TABLES, choose_table, load_history
 from pdctl.program import Rule
 from pdctl.rules.base import at_value
 from pdctl.rules.blocks import ArgsBlock, as_args, blocks, normal
@@ -43,8 +43,8 @@ def _flags_exist(topology: Topology) -> Iterable[Diagnostic]:
 
 def _was_there(topology: Topology, block: ArgsBlock, key: str) -> bool:
     """For a version without a table, releases around it may tell that it has the flag."""
-    version = topology.engine.version
-    if block.is_router or version is None or block.severity is Severity.ERROR:
+    version = topology.router.version if block.is_router else topology.engine.version
+    if version is None or block.severity is Severity.ERROR:
         return False
     return has_flag(load_history(block.kind), normal(key), version)
 
@@ -135,19 +135,25 @@ def _flags_have_a_future(topology: Topology) -> Iterable[Diagnostic]:
 
 
 def _version_has_a_table(topology: Topology) -> Iterable[Diagnostic]:
-    version = topology.engine.version
-    chosen = next((block.chosen for block in blocks(topology)), None)
-    if version is None or chosen is None or chosen.is_exact:
-        return
-    yield at_value(
-        topology,
-        ("engine", "version"),
-        "PD237",
-        f"pdctl has no flag table of {topology.engine.kind} {version}",
-        severity=Severity.WARNING,
-        notes=(f"`args` are compared with the flags of {chosen.table.label}, and faults are only warnings",),
-        help=f"`pdctl engine inspect --python PATH --write DIR` makes one; set {OWN_TABLES}=DIR",
-    )
+    programs = {
+        "engine": (topology.engine.kind, topology.engine.version),
+        "router": (topology.router.kind, topology.router.version),
+    }
+    for section, (kind, version) in programs.items():
+        chosen = choose_table(kind, version)
+        if version is None or chosen is None or chosen.is_exact:
+            continue
+        yield at_value(
+            topology,
+            (section, "version"),
+            "PD237",
+            f"pdctl has no flag table of {kind} {version}",
+            severity=Severity.WARNING,
+            notes=(
+                f"`args` are compared with the flags of {chosen.table.label}, and faults are only warnings",
+            ),
+            help=f"`pdctl engine inspect {kind} --python PATH --write DIR` makes one; set {OWN_TABLES}=DIR",
+        )
 
 
 def _at_key(

@@ -129,6 +129,7 @@ def _router(section: Section) -> Router:
     default = Router()
     return Router(
         kind=section.text("kind", default.kind),
+        version=section.text("version", None),
         policy=section.text("policy", None),
         prefill_policy=section.text("prefill_policy", None),
         decode_policy=section.text("decode_policy", None),

@@ -229,6 +229,7 @@ class HealthCheck:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Router:
     kind: str = "mini_lb"
+    version: str | None = None
     policy: str | None = None
     prefill_policy: str | None = None
     decode_policy: str | None = None

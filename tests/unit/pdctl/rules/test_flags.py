@@ -135,6 +135,26 @@ def test_a_version_that_is_not_stated_is_taken_for_the_newest_and_never_refused(
     assert (told.code, told.severity, told.notes) == ("PD233", "warning", ("by the flags of sglang 0.5.23",))
 
 
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        ("", ["warning PD233"]),
+        ('version: "0.3.2", ', ["error PD233"]),
+        ('version: "0.3.3", ', ["warning PD233", "warning PD237"]),
+        ('version: "0.2.0", ', ["warning PD233", "warning PD237"]),
+    ],
+)
+def test_a_stated_version_of_the_router_makes_faults_of_its_flags_errors(
+    version: str, told: list[str]
+) -> None:
+    router = f"router: {{kind: sglang_router, {version}args: {{retry-max-retries: many}}}}\n"
+    checked = load_text(
+        "schema: pdctl/v1\nname: demo\nmodel: {path: x}\nengine: {kind: sglang}\n"
+        f"transfer: {{backend: mooncake}}\nprefill: {{}}\ndecode: {{}}\n{router}"
+    ).require()
+    assert [f"{each.severity} {each.code}" for rule in flags.RULES for each in rule.check(checked)] == told
+
+
 def test_the_routers_version_is_not_stated_so_its_flags_are_never_refused() -> None:
     told = one("retry-max-retries: many", place="router")
     assert (told.code, told.severity) == ("PD233", "warning")
