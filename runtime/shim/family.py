@@ -21,6 +21,9 @@ class Family:
         self.shim = _find_shim(process_dir, self.status, table, boot)
         self.worker = _find_worker(self.status, [process for process, _ in carriers], table, boot)
         found = {process.pid: process for process, _ in carriers}
+        session = _session(self.status, self.worker, table, boot)
+        if any(process.pid in found or process is self.worker for process in session):
+            found.update((process.pid, process) for process in session)
         for root in (self.worker, self.shim):
             for process in table.tree(root.pid) if root else ():
                 found[process.pid] = process
@@ -55,3 +58,16 @@ def _find_worker(status: dict, carriers: list[Process], table: Table, boot: str)
         return table.find(status.get("pid"), status.get("start_ticks"))
     leaders = [process for process in carriers if process.session == process.pid]
     return min(leaders, key=lambda process: process.start_ticks, default=None) if not status else None
+
+
+def _session(status: dict, worker: Process | None, table: Table, boot: str) -> list[Process]:
+    """Who lives in the worker's session, or in a later one of the same number; one member can tell which.
+
+    The number is the pid of the session's first process. The kernel keeps a pid from new processes as long as
+    any process has it as its pid, group or session (`free_pid` in kernel/pid.c), so all who live in a session
+    of one number live in one session: if one of them proves to be ours, all are. If none does, the session
+    may have ended, and its number be that of a stranger's.
+    """
+    if worker:
+        return table.session(worker.pid)
+    return table.session(status.get("pid")) if status.get("boot_id") == boot else []

@@ -10,10 +10,13 @@ import errno
 import os
 import signal
 
+from .record import OUTPUT, SPEC, is_run_id
+
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 RUN_DIR_VARIABLE = "PDCTL_RUN_DIR"
 PROCESS_VARIABLE = "PDCTL_PROCESS"
 NODE_VARIABLE = "PDCTL_NODE"
+REMOVED = " (deleted)"  # behind the name, in the link to a file that is gone
 
 
 class Process:
@@ -71,9 +74,10 @@ class Table:
         return found
 
     def carriers(self, directory: str) -> list[tuple[Process, dict[str, str]]]:
-        """Processes whose environment says that they belong to a run at or below `directory`.
+        """Processes that belong to a run at or below `directory`, by their environment or their output.
 
-        The variable survives setsid, double fork and a shim that died, but not `env -i`.
+        Both survive setsid, double fork and a shim that died. `env -i` takes the first, and so does a program
+        that writes its title over it, as SGLang's schedulers do; only a redirection takes the second.
         """
         below = directory.rstrip("/") + "/"
         markers = [(process, self._marker(process)) for process in self.processes.values()]
@@ -84,10 +88,15 @@ class Table:
         process = self.processes.get(pid)
         return self._marker(process) if process else {}
 
+    def session(self, number: object) -> list[Process]:
+        """Living members of a session."""
+        return [process for process in self.processes.values() if process.session == number]
+
     def _marker(self, process: Process) -> dict[str, str]:
         marker = self._markers.get(process.identity)
         if marker is None:
-            marker = self._markers[process.identity] = _read_marker(process.pid)
+            marker = _environment_marker(process.pid) or _output_marker(process.pid)
+            self._markers[process.identity] = marker
         return marker
 
 
@@ -142,7 +151,7 @@ def _is_same(process: Process) -> bool:
     return now is not None and now.start_ticks == process.start_ticks
 
 
-def _read_marker(pid: int) -> dict[str, str]:
+def _environment_marker(pid: int) -> dict[str, str]:
     try:
         with open("/proc/%d/environ" % pid, "rb") as file:
             environ = file.read()
@@ -155,3 +164,27 @@ def _read_marker(pid: int) -> dict[str, str]:
     )
     marker = {name: value for name, _, value in pairs}
     return marker if RUN_DIR_VARIABLE in marker else {}
+
+
+def _output_marker(pid: int) -> dict[str, str]:
+    """What the environment would say, told by a stdout or stderr that is the output file of a run.
+
+    Such a process has it from the worker: shims and readers hold that file under other numbers.
+    """
+    for number in (1, 2):
+        try:
+            path = os.readlink("/proc/%d/fd/%d" % (pid, number))
+        except OSError:  # it ended, is another user's, or has closed it
+            continue
+        run_dir, _, name = path.rpartition("/")
+        names = run_dir.split("/")[-3:]
+        if name in (OUTPUT, OUTPUT + REMOVED) and len(names) == 3 and _may_be_run(run_dir):
+            return {RUN_DIR_VARIABLE: run_dir, PROCESS_VARIABLE: "/".join(names)}
+    return {}
+
+
+def _may_be_run(directory: str) -> bool:
+    """Other programs, too, number folders and call a file `output.log`; they put no spec beside it."""
+    if not is_run_id(os.path.basename(directory)):
+        return False
+    return os.path.exists(os.path.join(directory, SPEC)) or not os.path.exists(directory)

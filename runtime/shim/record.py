@@ -41,10 +41,14 @@ def check_name(name: object) -> str:
     return name
 
 
+def is_run_id(name: str) -> bool:
+    return _RUN_ID.fullmatch(name) is not None
+
+
 def run_ids(process_dir: str) -> list[str]:
     """Runs of a process, oldest first."""
     try:
-        return sorted(name for name in os.listdir(process_dir) if _RUN_ID.fullmatch(name))
+        return sorted(name for name in os.listdir(process_dir) if is_run_id(name))
     except (FileNotFoundError, NotADirectoryError):
         return []
 

@@ -37,6 +37,26 @@ def _start_runaway(node, wait_until, kind: str, then: str) -> tuple[int, int]:
     return answer["pid"], int(node.output("a-0.0"))
 
 
+def _start_two_silent_children(node, wait_until) -> tuple[int, int, int]:
+    """The worker and two children without a marker: one without our output, too, and one with it."""
+    program = (
+        "import subprocess, time\n"
+        "null = subprocess.DEVNULL\n"
+        "print(subprocess.Popen(['sleep', '99'], env={}, stdout=null, stderr=null).pid)\n"
+        "print(subprocess.Popen(['sleep', '99'], env={}).pid, flush=True); time.sleep(100)"
+    )
+    pid = node.start_python("a-0.0", program)["pid"]
+    wait_until(lambda: node.output("a-0.0").count("\n") == 2)
+    silent, with_output = map(int, node.output("a-0.0").split())
+    return pid, silent, with_output
+
+
+def _kill_with_shim(node, wait_until, is_alive, pid: int) -> None:
+    os.kill(node.recorded("a-0.0")["shim_pid"], signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not is_alive(pid))
+
+
 def test_stop_is_verified_and_recorded(node, is_alive):
     pid = node.start("a-0.0", "sleep", "100")["pid"]
     shim = node.recorded("a-0.0")["shim_pid"]
@@ -97,16 +117,38 @@ def test_what_a_worker_leaves_behind_ends_with_it(node, wait_until, is_alive, ki
     assert node.start("a-0.0", "true")["started"]
 
 
-@pytest.mark.parametrize("kind", ["new_session", "daemon"])
-def test_an_orphans_grandchildren_are_found_by_their_marker(node, wait_until, is_alive, kind):
+@pytest.mark.parametrize("kind", RUNAWAYS)
+def test_an_orphans_grandchildren_are_found_by_their_marker_or_output(node, wait_until, is_alive, kind):
+    """One without the marker is what a scheduler of SGLang is: it writes its title over its environment."""
     pid, runaway = _start_runaway(node, wait_until, kind, "time.sleep(100)")
-    os.kill(node.recorded("a-0.0")["shim_pid"], signal.SIGKILL)
-    os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not is_alive(pid))
-    assert node.status("a-0.0")["num_alive"] == 1
+    _kill_with_shim(node, wait_until, is_alive, pid)
+    entry = node.status("a-0.0")
+    assert (entry["state"], entry["num_alive"]) == ("lost", 1)
+    assert not node.start("a-0.0", "true")["started"]
     (outcome,) = node.stop("a-0.0")
     assert (outcome["was_alive"], outcome["survivors"]) == (True, [])
     assert not is_alive(runaway)
+
+
+def test_one_member_with_our_output_vouches_for_the_whole_session(node, wait_until, is_alive):
+    """A member that has neither marker nor output is found by the company that it keeps."""
+    pid, silent, _ = _start_two_silent_children(node, wait_until)
+    _kill_with_shim(node, wait_until, is_alive, pid)
+    assert node.status("a-0.0")["num_alive"] == 2
+    assert node.stop("a-0.0")[0]["survivors"] == []
+    assert not is_alive(silent)
+
+
+def test_a_session_in_which_nobody_is_ours_for_certain_is_left_alone(node, wait_until, is_alive):
+    """Its number may have passed to strangers after all of ours had ended."""
+    pid, silent, with_output = _start_two_silent_children(node, wait_until)
+    _kill_with_shim(node, wait_until, is_alive, pid)
+    os.kill(with_output, signal.SIGKILL)
+    wait_until(lambda: not is_alive(with_output))
+    assert node.status("a-0.0")["num_alive"] == 0
+    assert not node.stop("a-0.0")[0]["was_alive"]
+    assert is_alive(silent)
+    os.kill(silent, signal.SIGKILL)
 
 
 def test_an_orphan_is_stopped_and_its_end_is_on_record(node, is_alive):
