@@ -34,6 +34,7 @@ class Companion:
 
     name: str
     offset: int
+    node_rank: int = 0  # of the process of the instance that takes it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +64,16 @@ class PortNeed:
         yield from range(first, end, self.stride)
         yield from range(self.base + 1, end)
 
-    def claims(self, port: int) -> tuple[PortClaim, ...]:
-        """The port and its companions, when it is `port`."""
-        companions = (PortClaim(name=each.name, port=port + each.offset) for each in self.companions)
-        return (PortClaim(name=self.name, port=port), *companions)
+    def claims(self, port: int, node_rank: int = 0) -> tuple[PortClaim, ...]:
+        """What the process of that rank listens on, when the leader is given `port`."""
+        has_port = node_rank == 0 or self.on_every_node
+        own = (PortClaim(name=self.name, port=port),) if has_port else ()
+        companions = (
+            PortClaim(name=each.name, port=port + each.offset)
+            for each in self.companions
+            if each.node_rank == node_rank
+        )
+        return (*own, *companions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +95,7 @@ def assign_ports(
             continue
         claims[request.slot.id][request.need.name] = request.need.claims(port)
         for follower in request.followers:
-            claims[follower.id][request.need.name] = (PortClaim(name=request.need.name, port=port),)
+            claims[follower.id][request.need.name] = request.need.claims(port, follower.node_rank)
     return PortAssignment(
         slots=tuple(
             replace(slot, ports=tuple(_in_order(claims[slot.id], needs[slot.role]))) for slot in slots
@@ -107,11 +114,7 @@ class _Request:
     slot: Slot  # the leader
     need: PortNeed
     index: int  # of this instance among those of its role at the same address
-    followers: tuple[Slot, ...]  # that listen on the same number
-
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        return (self.slot.node.address, *(slot.node.address for slot in self.followers))
+    followers: tuple[Slot, ...]
 
 
 def _requests(slots: Sequence[Slot], needs: Mapping[RoleKind, tuple[PortNeed, ...]]) -> Iterator[_Request]:
@@ -127,7 +130,7 @@ def _requests(slots: Sequence[Slot], needs: Mapping[RoleKind, tuple[PortNeed, ..
             for need in needs[slot.role]:
                 if need.only_first and slot.index > 0:
                     continue
-                also = tuple(followers[slot.instance_id]) if need.on_every_node else ()
+                also = tuple(followers[slot.instance_id])
                 yield _Request(slot=slot, need=need, index=index, followers=also)
 
 
@@ -155,10 +158,10 @@ class _Ledger:
                 return None
             taken = next((place for place in places if place in self.owners), None)
             if taken is None:
-                self.owners.update(dict.fromkeys(places, owner))
+                self.owners.update(places)
                 return port
             if need.requested:
-                self._clash(request, taken)
+                self._clash(request, taken, claimant=places[taken])
                 return None
         self._fault(
             need,
@@ -168,16 +171,20 @@ class _Ledger:
         )
         return None
 
-    def _clash(self, request: _Request, taken: tuple[str, int]) -> None:
+    def _clash(self, request: _Request, taken: tuple[str, int], *, claimant: str) -> None:
         address, port = taken
-        need, owner, holder = request.need, request.slot.id, self.owners[taken]
+        need, holder = request.need, self.owners[taken]
         self._fault(
             need,
             code="PD404",
-            message=f"`{owner}` and `{holder}` both claim port {port} on {address}",
+            message=f"`{claimant}` claims port {port} on {address} twice"
+            if claimant == holder
+            else f"`{claimant}` and `{holder}` both claim port {port} on {address}",
             help=f"set `{'.'.join(need.path)}` to a range of its own",
             notes=(
-                f"instances of one role on one node count up from {need.base} in steps of {need.stride}",
+                f"instances of one role on one node count up from {need.base} in steps of {need.stride}"
+                if need.stride
+                else f"all instances are told the same {need.name} port",
                 *_companion_notes(need, need.base + request.index * need.stride, port),
             ),
         )
@@ -197,12 +204,14 @@ class _Ledger:
         )
 
 
-def _places(request: _Request, port: int) -> list[tuple[str, int]]:
-    """Address and number of everything that comes with `port`; companions are the leader's alone."""
-    leader = request.slot.node.address
-    family = [(leader, claim.port) for claim in request.need.claims(port)]
-    # Nodes may share an address; then one listener of the number is all there can be.
-    return list(dict.fromkeys((*family, *((address, port) for address in request.addresses))))
+def _places(request: _Request, port: int) -> dict[tuple[str, int], str]:
+    """Address and number of everything that comes with `port`, and the process that listens there."""
+    places: dict[tuple[str, int], str] = {}
+    for slot in (request.slot, *request.followers):
+        for claim in request.need.claims(port, slot.node_rank):
+            # Nodes may share an address; then one listener of the number is all there can be.
+            places.setdefault((slot.node.address, claim.port), slot.id)
+    return places
 
 
 def _companion_notes(need: PortNeed, base: int, port: int) -> tuple[str, ...]:

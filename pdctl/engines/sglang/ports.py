@@ -9,6 +9,7 @@ line to show why. Random ports are left: a KV control socket per rank (49152 up)
 
 from __future__ import annotations
 
+from pdctl.engines.sglang.kv_events import kv_event_needs
 from pdctl.plan.ports import (
     ASCEND_STORE_BASE,
     BOOTSTRAP_BASE,
@@ -19,7 +20,7 @@ from pdctl.plan.ports import (
     Companion,
     PortNeed,
 )
-from pdctl.topology.model import Role, Transfer
+from pdctl.topology.model import Role, Topology, Transfer
 
 # Wider than the family behind an HTTP port (13 and 233 to 239), so that families of neighbours never meet:
 # modulo 300, prefill's lie at 0, 13 and 233 to 239, decode's 100 behind them.
@@ -31,10 +32,10 @@ _RENDEZVOUS_DELTA = 233  # ZMQ_TCP_PORT_DELTA: stands for a rendezvous that wasn
 _BEHIND_RENDEZVOUS = ("tokenizer", "detokenizer", "rpc", "scheduler-metrics", "scheduler", "loads")
 
 
-def port_needs(role: Role, transfer: Transfer) -> tuple[PortNeed, ...]:
+def port_needs(role: Role, topology: Topology) -> tuple[PortNeed, ...]:
     """HTTP first; then the bootstrap server of prefill, then where the ranks find each other."""
-    bootstrap = (_bootstrap(role), *_ascend_store(transfer)) if role.name == "prefill" else ()
-    return (_http(role), *bootstrap, *_kv_events(role), *_rendezvous(role))
+    bootstrap = (_bootstrap(role), *_ascend_store(topology.transfer)) if role.name == "prefill" else ()
+    return (_http(role), *bootstrap, *kv_event_needs(role, topology), *_rendezvous(role))
 
 
 def is_spread(role: Role) -> bool:
@@ -80,23 +81,6 @@ def _ascend_store(transfer: Transfer) -> tuple[PortNeed, ...]:
     if transfer.backend != "ascend" or ascend.with_mooncake or ascend.store_url is not None:
         return ()
     return (PortNeed(name="ascend-store", base=ASCEND_STORE_BASE, only_first=True),)
-
-
-def _kv_events(role: Role) -> tuple[PortNeed, ...]:
-    """Each attention rank publishes on a port of its own (`disaggregation/kv_events.py`)."""
-    if role.kv_events_port is None:
-        return ()
-    others = range(1, role.parallel.attn_dp // (role.nodes or 1))  # on the leader's node
-    return (
-        PortNeed(
-            name="kv-events",
-            base=role.kv_events_port,
-            stride=role.parallel.attn_dp,
-            requested=True,
-            path=(role.name, "kv_events_port"),
-            companions=tuple(Companion(name=f"kv-events-{rank}", offset=rank) for rank in others),
-        ),
-    )
 
 
 def _rendezvous(role: Role) -> tuple[PortNeed, ...]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from pdctl.engines.sglang.devices import ib_device_flag, is_ascend, visible_devices
+from pdctl.engines.sglang.kv_events import kv_event_flags
 from pdctl.engines.sglang.ports import is_spread, port_needs
 from pdctl.engines.sglang.release import Release
 from pdctl.engines.sglang.rules import RULES
@@ -67,7 +67,7 @@ class SglangEngine:
     def port_needs(self, part: Role | Router, topology: Topology) -> tuple[PortNeed, ...]:
         if not isinstance(part, Role):
             raise TypeError(f"`{part.kind}` is no role of an engine")
-        return port_needs(part, topology.transfer)
+        return port_needs(part, topology)
 
     def command(self, slot: Slot, layout: Layout) -> Command:
         """Every rank has the same words but for its address, its rank and its RDMA devices."""
@@ -87,7 +87,7 @@ class SglangEngine:
             # On every rank: a follower registers with the bootstrap server by its own copy of the flag.
             argv += ["--disaggregation-bootstrap-port", str(leader.endpoint("bootstrap").port)]
         argv += _ib_device_flags(topology, slot, release)
-        argv += _kv_events_flags(role, leader)
+        argv += kv_event_flags(role, leader)
         if topology.transfer.verify_kv and release.has_kv_checksum:
             argv += ["--disaggregation-enable-kv-checksum"]
         argv += _passed_on(topology, role, release)
@@ -150,15 +150,6 @@ def _ib_device_flags(topology: Topology, slot: Slot, release: Release) -> list[s
         return []
     value = ib_device_flag(transfer.ib_devices, slot.node.name, slot.device_indices)
     return _if_stated("--disaggregation-ib-device", value)
-
-
-def _kv_events_flags(role: Role, leader: Slot) -> list[str]:
-    """`*` is this node's every address: those who listen may be elsewhere."""
-    if role.kv_events_port is None:
-        return []
-    endpoint = f"tcp://*:{leader.endpoint('kv-events').port}"
-    config = {"publisher": "zmq", "topic": "kv-events", "endpoint": endpoint}
-    return ["--kv-events-config", json.dumps(config, separators=(",", ":"))]
 
 
 def _passed_on(topology: Topology, role: Role, release: Release) -> tuple[str, ...]:

@@ -39,7 +39,11 @@ def _asked(topology: Topology) -> Iterable[tuple[DocumentPath, int]]:
     asked: tuple[tuple[DocumentPath, int | None], ...] = (
         (("prefill", "port"), topology.prefill.port),
         (("prefill", "bootstrap_port"), topology.prefill.bootstrap_port),
+        (("prefill", "kv_events_port"), topology.prefill.kv_events_port),
         (("decode", "port"), topology.decode.port),
+        (("decode", "kv_events_port"), topology.decode.kv_events_port),
+        (("router", "port"), topology.router.port),
+        (("router", "metrics_port"), topology.router.metrics_port),
     )
     return tuple((path, port) for path, port in asked if port is not None)
 

@@ -90,3 +90,81 @@ def test_the_first_prefill_alone_opens_the_store_of_ascend(plan: Plan) -> None:
     assert "ascend-store" not in ports(made, "prefill-1.0")
     stores = {process.env["ASCEND_MF_STORE_URL"] for process in made.processes if process.role != "router"}
     assert stores == {"tcp://10.0.0.1:19000"}
+
+
+def events(plan: LaunchPlan, process_id: str) -> list[int]:
+    return [port for name, port in ports(plan, process_id).items() if name.startswith("kv-")]
+
+
+def test_followers_publish_the_kv_events_of_their_own_attention_ranks(plan: Plan) -> None:
+    """SGLang 0.5.23 binds the endpoint's port plus the attention DP rank, where that rank runs."""
+    made = plan("decode: {nodes: 2, kv_events_port: 5557, parallel: {tp: 16, attn_dp: 8}}\n")
+    assert events(made, "decode-0.0") == [5557, 5558, 5559, 5560]
+    assert events(made, "decode-0.1") == [5561, 5562, 5563, 5564]
+
+
+def test_only_the_first_pipeline_stage_publishes(plan: Plan) -> None:
+    made = plan("prefill: {nodes: 2, kv_events_port: 5557, parallel: {tp: 8, pp: 2, attn_dp: 4}}\n")
+    assert events(made, "prefill-0.0") == [5557, 5558, 5559, 5560]
+    assert events(made, "prefill-0.1") == []
+
+
+def test_an_instance_without_attention_dp_publishes_on_its_leader(plan: Plan) -> None:
+    made = plan("decode: {nodes: 2, kv_events_port: 5557, parallel: {tp: 16}}\n")
+    assert (events(made, "decode-0.0"), events(made, "decode-0.1")) == ([5557], [])
+
+
+def test_copies_publish_each_on_a_port_of_its_own(plan: Plan) -> None:
+    made = plan("decode: {instances: 2, kv_events_port: 5557, parallel: {dp: 2}}\n")
+    assert [events(made, f"decode-{index}.0") for index in (0, 1)] == [[5557, 5558], [5559, 5560]]
+
+
+def test_loads_are_packed_behind_the_events(plan: Plan) -> None:
+    role = "{instances: 2, kv_events_port: 5557, parallel: {tp: 2, attn_dp: 2}, args: {%s}}"
+    made = plan(f"decode: {role % 'load-publish-endpoint: auto'}\n")
+    assert [events(made, f"decode-{index}.0") for index in (0, 1)] == [
+        [5557, 5558, 5559, 5560],
+        [5561, 5562, 5563, 5564],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("config", "claimed"),
+    [
+        ("{publisher: zmq}", [5557]),  # SGLang's own default
+        ("{publisher: 'null'}", []),
+        ('{publisher: zmq, endpoint: "tcp://*:6000", replay_endpoint: "tcp://*:6100"}', [6000, 6100]),
+        ('{publisher: zmq, endpoint: "tcp://10.9.9.9:6000"}', []),  # connects to it
+        ('{publisher: zmq, endpoint: "tcp://127.0.0.1:6000", bind: true}', [6000]),
+        ('{publisher: zmq, endpoint: "ipc:///tmp/events"}', []),
+        ("""'{"publisher": "zmq", "endpoint": "tcp://*:6000"}'""", [6000]),
+        ("no-json", []),
+    ],
+)
+def test_ports_that_a_flag_of_the_document_names_are_claimed_too(
+    plan: Plan, config: str, claimed: list[int]
+) -> None:
+    apart = "prefill: {on: [n1]}\n"
+    for place in ("decode: {on: [n2], ", "decode: {on: [n2]}\ndefaults: {"):
+        made = plan(f"{apart}{place}args: {{kv-events-config: {config}}}}}\n")
+        assert events(made, "decode-0.0") == claimed
+
+
+def test_loads_give_way_to_replays(plan: Plan) -> None:
+    config = '{publisher: zmq, endpoint: "tcp://*:5557", replay_endpoint: "tcp://*:5558"}'
+    made = plan(f"decode: {{args: {{kv-events-config: {config}, load-publish-endpoint: auto}}}}\n")
+    assert events(made, "decode-0.0") == [5557, 5558, 5559]
+
+
+def test_a_port_of_a_follower_is_nobody_elses(plan: Plan) -> None:
+    with pytest.raises(DiagnosticError) as raised:
+        plan(
+            "prefill: {on: [n3]}\n"
+            "decode: {on: [n1, n2], nodes: 2, kv_events_port: 5557, parallel: {tp: 16, attn_dp: 16}}\n"
+            "router: {on: n2, port: 5565}\n"
+        )
+    (fault,) = raised.value.diagnostics
+    assert (fault.code, fault.message) == (
+        "PD404",
+        "`router-0.0` and `decode-0.1` both claim port 5565 on 10.0.0.2",
+    )
