@@ -24,7 +24,7 @@ _KINDS = {"EnvBool": "bool", "EnvInt": "int", "EnvFloat": "float"}
 def main(wheels: list[str]) -> None:
     releases = sorted((_version(wheel), wheel) for wheel in wheels)
     seen: dict[str, list[str]] = {}
-    kinds: dict[str, str] = {}
+    kinds: dict[str, str | None] = {}  # as the newest release that declares it has it
     for version, wheel in releases:
         with zipfile.ZipFile(wheel) as archive:
             sources = [name for name in archive.namelist() if name.endswith(".py")]
@@ -38,7 +38,7 @@ def main(wheels: list[str]) -> None:
         for name in mentioned:
             seen.setdefault(name, [_text(version)] * 2)[1] = _text(version)
     lines = [
-        f"    {json.dumps(name)}: {json.dumps([*seen[name], *([kinds[name]] if name in kinds else [])])}"
+        f"    {json.dumps(name)}: {json.dumps([*seen[name], *([kinds[name]] if kinds.get(name) else [])])}"
         for name in sorted(seen)
     ]
     versions = json.dumps([_text(version) for version, _ in releases])
@@ -46,14 +46,14 @@ def main(wheels: list[str]) -> None:
     sys.stdout.write(f'{{\n  "versions": {versions},\n  "names": {{\n{body}\n  }}\n}}\n')
 
 
-def _declared(source: str) -> Iterator[tuple[str, str]]:
-    """`SGLANG_X = EnvBool(…)` of the registry, as name and kind."""
+def _declared(source: str) -> Iterator[tuple[str, str | None]]:
+    """`SGLANG_X = EnvBool(…)` of the registry, as name and kind; None for text, which takes every value."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             made_by = node.value.func
             for target in node.targets:
-                if isinstance(target, ast.Name) and isinstance(made_by, ast.Name) and made_by.id in _KINDS:
-                    yield target.id, _KINDS[made_by.id]
+                if isinstance(target, ast.Name) and isinstance(made_by, ast.Name):
+                    yield target.id, _KINDS.get(made_by.id)
 
 
 def _version(wheel: str) -> tuple[tuple[int, ...], int]:

@@ -62,14 +62,6 @@ def _other_name(topology: Topology, args: Args, flag: str) -> str | None:
     return next((key for key in args if key != wanted.negation and chosen.table.find(key) is wanted), None)
 
 
-def stated_env(topology: Topology, role: Role, name: str) -> Stated | None:
-    """What `role` gets for a variable: its own word, else that of `defaults`; None where both are silent."""
-    for path, env in (((role.name, "env"), role.env), (("defaults", "env"), topology.defaults.env)):
-        if name in env:
-            return Stated(value=env[name], path=(*path, name))
-    return None
-
-
 def line_of(topology: Topology, path: DocumentPath) -> str:
     """`line 12`, for notes about the other side; the dotted path where the document has no lines."""
     span = topology.source.value(*path)

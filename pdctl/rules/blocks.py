@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from pdctl import plugins
 from pdctl.diagnostics import Severity
 from pdctl.flagtable.model import Flag
-from pdctl.flagtable.shelf import ChosenTable, choose_table
+from pdctl.flagtable.shelf import ChosenTable, choose_table, load_flag_table
 from pdctl.program import Program
 from pdctl.topology.model import Args, Topology
 from pdctl.topology.source import DocumentPath
@@ -92,11 +93,18 @@ def blocks(topology: Topology) -> Iterator[ArgsBlock]:
     )
 
 
-def _owners(program: Program | None, chosen: ChosenTable | None) -> dict[str, str]:
-    """Where two owned flags are one, the one that is spelled as the table does."""
+def _owners(program: Program | None, chosen: ChosenTable | None) -> Mapping[str, str]:
     if program is None or chosen is None:
         return {}
-    found = ((name, chosen.table.flag(name)) for name in sorted(program.owned_flags))
+    return _owners_in(program.owned_flags, chosen.table.program, chosen.table.version)
+
+
+@cache
+def _owners_in(owned_flags: frozenset[str], kind: str, version: str) -> Mapping[str, str]:
+    """Where two owned flags are one, the one that is spelled as the table does."""
+    table = load_flag_table(kind, version)
+    assert table is not None  # it was chosen
+    found = ((name, table.flag(name)) for name in sorted(owned_flags))
     known = [(name, flag) for name, flag in found if flag is not None]
     known.sort(key=lambda each: each[0] == each[1].name)
     return {flag.setting: name for name, flag in known}

@@ -88,11 +88,14 @@ def _flags_are_spelled_plainly(topology: Topology) -> Iterable[Diagnostic]:
 
 def _no_value_holds_a_nul(topology: Topology) -> Iterable[Diagnostic]:
     """The kernel ends an argument and a variable at the first NUL."""
+    nodes = topology.cluster.nodes
+    hosts = () if isinstance(nodes, int) else nodes
     passed_on: tuple[tuple[DocumentPath, Mapping[str, object]], ...] = (
         *((block.path, block.args) for block in blocks(topology)),
         (("defaults", "env"), topology.defaults.env),
         *(((role.name, "env"), role.env) for role in topology.roles),
         (("router", "env"), topology.router.env),
+        *((("cluster", "nodes", index, "env"), host.env) for index, host in enumerate(hosts)),
     )
     for path, values in passed_on:
         for key, value in values.items():

@@ -10,6 +10,7 @@ line to show why. Random ports are left: a KV control socket per rank (49152 up)
 from __future__ import annotations
 
 from pdctl.engines.sglang.kv_events import kv_event_needs
+from pdctl.engines.sglang.transfer import ASCEND_STORE
 from pdctl.plan.ports import (
     ASCEND_STORE_BASE,
     BOOTSTRAP_BASE,
@@ -80,7 +81,7 @@ def _ascend_store(transfer: Transfer) -> tuple[PortNeed, ...]:
     ascend = transfer.ascend
     if transfer.backend != "ascend" or ascend.with_mooncake or ascend.store_url is not None:
         return ()
-    return (PortNeed(name="ascend-store", base=ASCEND_STORE_BASE, only_first=True),)
+    return (PortNeed(name=ASCEND_STORE, base=ASCEND_STORE_BASE, only_first=True),)
 
 
 def _rendezvous(role: Role) -> tuple[PortNeed, ...]:

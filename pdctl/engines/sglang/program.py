@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pdctl.engines.sglang.devices import ib_device_flag, is_ascend, visible_devices
+from pdctl.engines.sglang.devices import ib_device_flag, visible_devices
+from pdctl.engines.sglang.environment import process_env
 from pdctl.engines.sglang.kv_events import kv_event_flags
 from pdctl.engines.sglang.ports import is_spread, port_needs
 from pdctl.engines.sglang.release import Release
 from pdctl.engines.sglang.rules import RULES
-from pdctl.engines.sglang.transfer import backend_flag, reads_ib_devices, transfer_env
-from pdctl.flags import canonical, merged, merged_env, to_argv
+from pdctl.engines.sglang.transfer import backend_flag, default_store, reads_ib_devices
+from pdctl.flags import canonical, merged, to_argv
 from pdctl.flagtable.shelf import choose_table
 from pdctl.plan.layout import Layout, Slot
 from pdctl.plan.model import Command, Probe
 from pdctl.plan.ports import PortNeed
 from pdctl.program import Program, Rule
-from pdctl.topology.model import Env, Role, Router, Topology
+from pdctl.topology.model import Role, Router, Topology
 
 # /health makes the server generate a token, which waits for what is computed just then, up to
 # HEALTH_CHECK_TIMEOUT, 20 s (`entrypoints/http_server.py`).
@@ -91,13 +92,12 @@ class SglangEngine:
         if topology.transfer.verify_kv and release.has_kv_checksum:
             argv += ["--disaggregation-enable-kv-checksum"]
         argv += _passed_on(topology, role, release)
-        env = merged_env(
-            visible_devices(topology, role, slot),
-            _network_env(topology, role, slot),
-            transfer_env(role, layout, release),
-            topology.defaults.env,
-            role.env,
-            slot.node.env,
+        env = process_env(
+            topology,
+            role,
+            slot.node,
+            devices=visible_devices(topology, role, slot),
+            default_store=default_store(layout),
         )
         return Command(argv=tuple(argv), env=env)
 
@@ -161,17 +161,6 @@ def _passed_on(topology: Topology, role: Role, release: Release) -> tuple[str, .
     table = None if chosen is None else chosen.table
     layers = (canonical(args, table) for args in (topology.defaults.args, role.args))
     return to_argv(merged(*layers), table)
-
-
-def _network_env(topology: Topology, role: Role, slot: Slot) -> Env:
-    """What the ranks tell their peers about where they are; left to itself, SGLang asks the default route."""
-    node = slot.node
-    env = {} if node.ip is None else {"SGLANG_HOST_IP": node.ip}
-    if node.interface is not None:
-        env |= {"NCCL_SOCKET_IFNAME": node.interface, "GLOO_SOCKET_IFNAME": node.interface}
-        if is_ascend(topology, role):
-            env |= {"HCCL_SOCKET_IFNAME": node.interface}
-    return env
 
 
 def _if_stated(flag: str, value: str | None) -> list[str]:

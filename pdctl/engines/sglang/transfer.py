@@ -12,6 +12,7 @@ from pdctl.topology.model import Env, Role, Topology, Transfer
 
 BACKENDS = ("mooncake", "mooncake_tcp", "nixl", "ascend", "mori", "fake")  # `arg_groups/choices.py`
 STAGING_BACKENDS = ("mooncake", "mooncake_tcp", "nixl")  # `arg_groups/pd_disaggregation_hook.py`
+ASCEND_STORE = "ascend-store"  # name of its port
 LOWEST_HEARTBEAT_INTERVAL_S = 2.0  # lower ones are raised to it (`disaggregation/common/conn.py`)
 
 
@@ -55,14 +56,15 @@ def _can_hold_staging(topology: Topology) -> bool:
     return {role.args.get("device", default) for role in topology.roles} <= {None, "cuda", "xpu"}
 
 
-def transfer_env(role: Role, layout: Layout, release: Release) -> dict[str, str]:
-    topology = layout.topology
+def transfer_env(
+    role: Role, topology: Topology, release: Release, *, default_store: str | None
+) -> dict[str, str]:
     own = _of_prefill(topology.transfer) if role.name == "prefill" else _of_decode(topology.transfer)
     return {
         **own,
         **_staging(role, topology, release),
         **_nvlink(topology.transfer),
-        **_of_backend(layout, release),
+        **_of_backend(topology.transfer, release, default_store),
     }
 
 
@@ -112,8 +114,7 @@ def _nvlink(transfer: Transfer) -> Env:
             return {}
 
 
-def _of_backend(layout: Layout, release: Release) -> Env:
-    transfer = layout.topology.transfer
+def _of_backend(transfer: Transfer, release: Release, default_store: str | None) -> Env:
     match transfer.backend:
         case "mooncake_tcp" if not release.has_mooncake_tcp:
             return {"MC_FORCE_TCP": "1"}
@@ -128,16 +129,18 @@ def _of_backend(layout: Layout, release: Release) -> Env:
             return {"ENABLE_ASCEND_TRANSFER_WITH_MOONCAKE": "true"}
         case "ascend":
             return _stated(
-                ASCEND_MF_STORE_URL=transfer.ascend.store_url or _default_store(layout),
+                ASCEND_MF_STORE_URL=transfer.ascend.store_url or default_store,
                 ASCEND_MF_TRANSFER_PROTOCOL=transfer.ascend.protocol,
             )
         case _:
             return {}
 
 
-def _default_store(layout: Layout) -> str:
-    """The first prefill instance opens the store; both roles must name the same one."""
-    return f"tcp://{layout.leaders(RoleKind.PREFILL)[0].endpoint('ascend-store')}"
+def default_store(layout: Layout) -> str | None:
+    """Where Ascend's ranks meet: the first prefill instance opens it. None where it wasn't given a port."""
+    leader = layout.leaders(RoleKind.PREFILL)[0]
+    has_store = any(claim.name == ASCEND_STORE for claim in leader.ports)
+    return f"tcp://{leader.endpoint(ASCEND_STORE)}" if has_store else None
 
 
 def _whole(seconds: float | None) -> int | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from pdctl.diagnostics import Diagnostic, Severity
 from pdctl.program import Rule
-from pdctl.rules.base import Stated, at_value, line_of, stated_arg, stated_env
+from pdctl.rules.base import Stated, at_value, line_of, stated_arg
 from pdctl.rules.pairing import agree
+from pdctl.rules.sglang.processes import Variables, process_variables
 from pdctl.rules.sglang.reading import backend_of, first_stated, is_at_most
 from pdctl.topology.model import ArgValue, Topology
 
@@ -52,6 +54,9 @@ _SHARED = (
 )
 
 
+_Values = tuple[tuple[Stated | None, ...], tuple[Stated | None, ...]]  # of prefill and of decode processes
+
+
 def _kv_dtypes_agree(topology: Topology) -> Iterable[Diagnostic]:
     stated = (stated_arg(topology, role, "kv-cache-dtype") for role in topology.roles)
     prefill, decode = ("auto" if each is None else str(each.value) for each in stated)
@@ -67,10 +72,13 @@ def _kv_dtypes_agree(topology: Topology) -> Iterable[Diagnostic]:
 
 
 def _shared_settings_agree(topology: Topology) -> Iterable[Diagnostic]:
+    names = tuple(setting.name for setting in _SHARED if setting.is_env)
+    variables = tuple(process_variables(topology, role, *names) for role in topology.roles)
     for setting in _SHARED:
-        prefill, decode = (_stated(topology, setting, role_index) for role_index in (0, 1))
-        if _form(prefill, setting) == _form(decode, setting):
+        differing = _first_difference(_values(topology, setting, variables), setting)
+        if differing is None:
             continue
+        prefill, decode = differing
         marked = decode or prefill
         assert marked is not None  # two roles that say nothing take the same default
         other = prefill if decode is not None else None
@@ -88,11 +96,20 @@ def _shared_settings_agree(topology: Topology) -> Iterable[Diagnostic]:
         )
 
 
-def _stated(topology: Topology, setting: _Shared, role_index: int) -> Stated | None:
-    role = topology.roles[role_index]
-    if setting.is_env:
-        return stated_env(topology, role, setting.name)
-    return stated_arg(topology, role, setting.name)
+def _first_difference(values: _Values, setting: _Shared) -> tuple[Stated | None, Stated | None] | None:
+    """What a prefill and a decode process have that isn't the same; None where all have it alike."""
+    pairs = product(*values)
+    return next((pair for pair in pairs if _form(pair[0], setting) != _form(pair[1], setting)), None)
+
+
+def _values(topology: Topology, setting: _Shared, variables: Sequence[Sequence[Variables]]) -> _Values:
+    prefill, decode = (
+        tuple(dict.fromkeys(of_process.get(setting.name) for of_process in of_role))
+        if setting.is_env
+        else (stated_arg(topology, role, setting.name),)
+        for role, of_role in zip(topology.roles, variables, strict=True)
+    )
+    return prefill, decode
 
 
 def _form(stated: Stated | None, setting: _Shared) -> ArgValue:

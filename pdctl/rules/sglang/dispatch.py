@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from pdctl.diagnostics import Diagnostic, Severity
 from pdctl.program import Rule
-from pdctl.rules.base import Stated, at_value, stated_arg, stated_env
+from pdctl.rules.base import Stated, at_value, stated_arg
+from pdctl.rules.sglang.processes import process_variables
 from pdctl.rules.sglang.reading import a2a_backend, first_stated, number, word
 from pdctl.topology.model import Role, Topology
 
@@ -22,7 +23,11 @@ def _graphs_fit_the_limit(topology: Topology) -> Iterable[Diagnostic]:
     mode = word(stated_arg(topology, role, "deepep-mode"))
     if a2a_backend(topology, role) != "deepep" or mode == "normal":
         return
-    limit = stated_env(topology, role, VARIABLE)
+    for variables in process_variables(topology, role, VARIABLE):
+        yield from _graphs_fit(topology, role, variables.get(VARIABLE))
+
+
+def _graphs_fit(topology: Topology, role: Role, limit: Stated | None) -> Iterable[Diagnostic]:
     num_limit = DEFAULT_LIMIT if limit is None else number(limit)
     graph = first_stated(topology, role, *_GRAPH_FLAGS)
     num_requests = _largest(graph)

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from pdctl.diagnostics import Diagnostic, Severity
 from pdctl.program import Rule
-from pdctl.rules.base import at_value, stated_env
-from pdctl.topology.model import Topology
+from pdctl.rules.base import Stated, at_value
+from pdctl.rules.sglang.processes import process_variables
+from pdctl.topology.model import Role, Topology
 from pdctl.topology.source import DocumentPath
 
 # Ranges that SGLang and its libraries draw ports from at random (srt/server_args.py PortArgs, pyzmq's random
@@ -18,6 +19,8 @@ _DRAWN: tuple[tuple[int, int, str], ...] = (
     (32768, 60999, "Linux draws the ports of outgoing connections"),
     (49152, 65535, "SGLang draws the sockets between ranks"),
 )
+
+_GLOO, _NCCL = "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"
 
 
 def _ports_are_drawn_by_nobody(topology: Topology) -> Iterable[Diagnostic]:
@@ -51,29 +54,39 @@ def _asked(topology: Topology) -> Iterable[tuple[DocumentPath, int]]:
 def _interfaces_are_named(topology: Topology) -> Iterable[Diagnostic]:
     """Gloo takes one name, where NCCL also takes lists and exclusions; `lo` reaches nobody else."""
     for role in topology.roles:
-        gloo = stated_env(topology, role, "GLOO_SOCKET_IFNAME")
-        if gloo is not None and str(gloo.value)[:1] in ("^", "="):
-            yield at_value(
-                topology,
-                gloo.path,
-                "PD423",
-                f"Gloo takes the name of an interface, found `{gloo.value}`",
-                notes=("exclusions are NCCL's: Gloo looks for an interface of that very name",),
-                help="name the interface, in `cluster.nodes[].interface` where nodes differ",
-            )
-        if (role.nodes or 1) == 1:
-            continue
-        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
-            stated = stated_env(topology, role, name)
-            if stated is not None and str(stated.value).lstrip("=") == "lo":
-                yield at_value(
-                    topology,
-                    stated.path,
-                    "PD423",
-                    f"`{name}: {stated.value}` keeps the ranks of `{role.name}` on their own node",
-                    notes=(f"an instance of it spans {role.nodes} nodes",),
-                    help="name the interface that the nodes reach each other by",
-                )
+        for variables in process_variables(topology, role, _GLOO, _NCCL):
+            gloo = variables.get(_GLOO)
+            if gloo is not None and str(gloo.value)[:1] in ("^", "="):
+                yield _no_name_for_gloo(topology, gloo)
+            if (role.nodes or 1) > 1:
+                alone = ((name, stated) for name, stated in variables.items() if _is_loopback(stated))
+                yield from (_reaches_nobody(topology, role, name, stated) for name, stated in alone)
+
+
+def _is_loopback(stated: Stated) -> bool:
+    return str(stated.value).lstrip("=") == "lo"
+
+
+def _no_name_for_gloo(topology: Topology, gloo: Stated) -> Diagnostic:
+    return at_value(
+        topology,
+        gloo.path,
+        "PD423",
+        f"Gloo takes the name of an interface, found `{gloo.value}`",
+        notes=("exclusions are NCCL's: Gloo looks for an interface of that very name",),
+        help="name the interface, in `cluster.nodes[].interface` where nodes differ",
+    )
+
+
+def _reaches_nobody(topology: Topology, role: Role, name: str, stated: Stated) -> Diagnostic:
+    return at_value(
+        topology,
+        stated.path,
+        "PD423",
+        f"`{name}: {stated.value}` keeps the ranks of `{role.name}` on their own node",
+        notes=(f"an instance of it spans {role.nodes} nodes",),
+        help="name the interface that the nodes reach each other by",
+    )
 
 
 RULES = (

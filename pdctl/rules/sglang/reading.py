@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pdctl.flagtable.versions import VersionKey, version_key
-from pdctl.rules.base import Stated, stated_arg, stated_env
+from pdctl.rules.base import Stated, stated_arg
 from pdctl.topology.model import Role, Topology
 
 # The newest release that these rules were read from; a document that names no version is checked against it.
@@ -55,12 +55,9 @@ def word(stated: Stated | None) -> str | None:
     return stated.value if stated is not None and isinstance(stated.value, str) else None
 
 
-def env_switch(topology: Topology, role: Role, name: str) -> Stated | None:
-    """Where a variable that SGLang reads as a bool is set to true; None where it isn't."""
-    stated = stated_env(topology, role, name)
-    if stated is None or str(stated.value).strip().lower() not in _TRUE_WORDS:
-        return None
-    return stated
+def is_true(stated: Stated | None) -> bool:
+    """Whether a variable that SGLang reads as a bool is set to true."""
+    return stated is not None and str(stated.value).strip().lower() in _TRUE_WORDS
 
 
 def num_experts_groups(topology: Topology, role: Role) -> int:

@@ -9,7 +9,8 @@ from pdctl.program import Rule
 from pdctl.rules.base import at_value, stated_arg
 from pdctl.rules.sglang.attention import can_stage
 from pdctl.rules.sglang.paging import page_size
-from pdctl.rules.sglang.reading import backend_of, env_switch, number, word
+from pdctl.rules.sglang.processes import process_variables
+from pdctl.rules.sglang.reading import backend_of, is_true, number, word
 from pdctl.topology.model import Topology
 from pdctl.topology.source import DocumentPath
 
@@ -33,11 +34,14 @@ def _staging_can_start(topology: Topology) -> Iterable[Diagnostic]:
 
 
 def _switched_on_at(topology: Topology) -> DocumentPath | None:
-    """Where the document insists on staging; `auto` chooses it only where it works."""
-    if topology.transfer.staging.mode == "on":
-        return ("transfer", "staging")
-    found = (env_switch(topology, role, _VARIABLE) for role in topology.roles)
-    return next((each.path for each in found if each is not None), None)
+    """Where it is decided: the field, also by `auto`, which chooses it only where it works; or a variable."""
+    found = (
+        variables[_VARIABLE]
+        for role in topology.roles
+        for variables in process_variables(topology, role, _VARIABLE)
+        if is_true(variables.get(_VARIABLE))
+    )
+    return next((each.path for each in found), None)
 
 
 def _problems(topology: Topology) -> Iterator[tuple[str, str]]:

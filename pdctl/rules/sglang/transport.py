@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from pdctl.diagnostics import Diagnostic, Severity
 from pdctl.program import Rule
-from pdctl.rules.base import Stated, at_value, stated_env
+from pdctl.rules.base import at_value
+from pdctl.rules.sglang.processes import process_variables
 from pdctl.rules.sglang.reading import backend_of, number
 from pdctl.topology.model import Topology
 from pdctl.topology.source import DocumentPath
@@ -23,36 +24,27 @@ _TIMEOUT_VARIABLES = (
 
 
 def _queues_have_threads(topology: Topology) -> Iterable[Diagnostic]:
-    queues, num_threads = _queues(topology), _num_threads(topology)
-    num_queues = number(queues)
-    if backend_of(topology) != "mooncake" or queues is None or num_queues is None:
+    if backend_of(topology) != "mooncake":
         return
-    surely_few = num_queues > (_MOST_THREADS if num_threads is None else num_threads)
-    perhaps_few = num_threads is None and num_queues > _FEWEST_THREADS
-    if surely_few or perhaps_few:
-        by_cpus = f"{_FEWEST_THREADS} to {_MOST_THREADS} threads, by the number of CPUs"
-        yield at_value(
-            topology,
-            queues.path,
-            "PD420",
-            f"{num_queues} transfer queues need as many threads, prefill has "
-            + (by_cpus if num_threads is None else str(num_threads)),
-            severity=Severity.ERROR if surely_few else Severity.WARNING,
-            notes=("with fewer threads than queues, prefill ends with an assertion",),
-            help=f"set `transfer.threads: {num_queues}` or more",
-        )
-
-
-def _queues(topology: Topology) -> Stated | None:
-    variable = stated_env(topology, topology.prefill, _QUEUES)  # the document's own variables win
-    if variable is None and topology.transfer.queues is not None:
-        return Stated(value=topology.transfer.queues, path=("transfer", "queues"))
-    return variable
-
-
-def _num_threads(topology: Topology) -> int | None:
-    variable = stated_env(topology, topology.prefill, _THREADS)
-    return topology.transfer.threads if variable is None else number(variable)
+    for variables in process_variables(topology, topology.prefill, _QUEUES, _THREADS):
+        queues, num_threads = variables.get(_QUEUES), number(variables.get(_THREADS))
+        num_queues = number(queues)
+        if queues is None or num_queues is None:
+            continue
+        surely_few = num_queues > (_MOST_THREADS if num_threads is None else num_threads)
+        perhaps_few = num_threads is None and num_queues > _FEWEST_THREADS
+        if surely_few or perhaps_few:
+            by_cpus = f"{_FEWEST_THREADS} to {_MOST_THREADS} threads, by the number of CPUs"
+            yield at_value(
+                topology,
+                queues.path,
+                "PD420",
+                f"{num_queues} transfer queues need as many threads, prefill has "
+                + (by_cpus if num_threads is None else str(num_threads)),
+                severity=Severity.ERROR if surely_few else Severity.WARNING,
+                notes=("with fewer threads than queues, prefill ends with an assertion",),
+                help=f"set `transfer.threads: {num_queues}` or more",
+            )
 
 
 def _time_outs_end(topology: Topology) -> Iterable[Diagnostic]:
@@ -70,14 +62,13 @@ def _time_outs_end(topology: Topology) -> Iterable[Diagnostic]:
 
 
 def _time_outs(topology: Topology) -> dict[DocumentPath, int]:
-    """Those in variables; `transfer` bounds its own."""
     found: dict[DocumentPath, int] = {}
     for role in topology.roles:
-        for variable in _TIMEOUT_VARIABLES:
-            stated = stated_env(topology, role, variable)
-            seconds = number(stated)
-            if stated is not None and seconds is not None:
-                found[stated.path] = seconds
+        for variables in process_variables(topology, role, *_TIMEOUT_VARIABLES):
+            for stated in variables.values():
+                seconds = number(stated)
+                if seconds is not None:
+                    found[stated.path] = seconds
     return found
 
 
@@ -110,8 +101,13 @@ def _fabric_reaches(topology: Topology) -> Iterable[Diagnostic]:
 
 
 def _variable_for_many_nodes(topology: Topology) -> Iterable[Diagnostic]:
-    found = (stated_env(topology, role, "MC_FORCE_MNNVL") for role in topology.roles)
-    for path in dict.fromkeys(each.path for each in found if each is not None):
+    found = (
+        stated.path
+        for role in topology.roles
+        for variables in process_variables(topology, role, "MC_FORCE_MNNVL")
+        for stated in variables.values()
+    )
+    for path in dict.fromkeys(found):
         if backend_of(topology) == "mooncake":
             yield at_value(
                 topology,
