@@ -25,6 +25,9 @@ _STATE_KEYS = ("full_attention_interval", "hybrid_override_pattern", "linear_att
 # Models whose KV SGLang moves as it moves MLA's, without `kv_lora_rank` in the file (is_mla_backend).
 _MLA_TYPES = frozenset({"deepseek_v4"})
 
+# Models whose KV SGLang moves with an index of keys beside it (is_minimax_sparse of the same file).
+_SPARSE_ARCHITECTURES = frozenset({"MiniMaxM3SparseForCausalLM", "MiniMaxM3SparseForConditionalGeneration"})
+
 _EXPERT_KEYS = ("n_routed_experts", "num_experts", "num_local_experts")
 
 
@@ -64,7 +67,7 @@ def facts_of_config(config: Mapping[str, Any]) -> ModelFacts:
     kv_heads = _count(text, "num_key_value_heads")
     experts = [count for key in _EXPERT_KEYS if (count := _count(text, key)) is not None]
     return ModelFacts(
-        attention=_attention(text, heads, kv_heads),
+        attention="sparse" if _is_sparse(config) else _attention(text, heads, kv_heads),
         num_layers=_count(text, "num_hidden_layers"),
         num_heads=heads,
         num_kv_heads=heads if kv_heads is None else kv_heads,
@@ -72,6 +75,13 @@ def facts_of_config(config: Mapping[str, Any]) -> ModelFacts:
         num_experts=max(experts) if experts else 0,
         context_length=_count(text, "max_position_embeddings"),
         source="config.json",
+    )
+
+
+def _is_sparse(config: Mapping[str, Any]) -> bool:
+    listed: object = config.get("architectures")
+    return isinstance(listed, list) and not _SPARSE_ARCHITECTURES.isdisjoint(
+        map(str, cast(list[object], listed))
     )
 
 

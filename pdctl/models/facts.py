@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Attention = Literal["mha", "gqa", "mla", "hybrid", "sliding"]
+Attention = Literal["mha", "gqa", "mla", "hybrid", "sliding", "sparse"]
 FactsSource = Literal["stated", "config.json", "table"]
 
 
@@ -18,7 +18,8 @@ class ModelFacts:
     - `mha`, `gqa`: each token has keys and values per head, of all heads or of groups of them;
     - `mla`: one compressed vector per token, the same on every rank;
     - `hybrid`: some layers keep a state per request (Mamba, linear attention) in place of keys and values;
-    - `sliding`: some layers see only a window of tokens.
+    - `sliding`: some layers see only a window of tokens;
+    - `sparse`: some layers choose tokens by an index, the same on every rank, beside heads that are not.
     """
 
     attention: Attention | None = None

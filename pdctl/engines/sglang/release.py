@@ -35,6 +35,14 @@ class Release:
     def has_staging_over_nixl(self) -> bool:
         return self.is_at_least("0.5.12")
 
+    def stages_from_pipelines(self, backend: str) -> bool:
+        """Whether prefill may have pipeline stages; releases before 0.5.17 didn't look."""
+        return not self.is_at_least("0.5.17") or (self.is_at_least("0.5.18") and backend == "mooncake")
+
+    @property
+    def stages_from_context_ranks(self) -> bool:
+        return not self.is_at_least("0.5.17") or self.is_at_least("0.5.20")
+
     @property
     def reads_staging_buffer_size(self) -> bool:
         """From 0.5.17 on, prefill's buffer is as large as one chunk needs."""
@@ -48,6 +56,11 @@ class Release:
     def binds_nixl_to_ib_devices(self) -> bool:
         """`--disaggregation-ib-device` reaches NIXL's UCX (`disaggregation/nixl/conn.py`)."""
         return self.is_at_least("0.5.23")
+
+    @property
+    def has_pool_inside_a_node(self) -> bool:
+        """NVLink inside a node; 0.5.9 knows its pool by two names, and none of them works."""
+        return self.is_at_least("0.5.10")
 
     @property
     def has_kv_checksum(self) -> bool:

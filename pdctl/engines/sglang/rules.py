@@ -64,6 +64,12 @@ def _settings_are_of_the_release(topology: Topology) -> Iterable[Diagnostic]:
             has_size and not release.reads_staging_buffer_size,
             "releases from 0.5.10 to 0.5.16 read it; later ones make the buffer as large as a chunk needs",
         ),
+        ("transfer", "nvlink"): (
+            transfer.nvlink == "intra_node"
+            and transfer.backend == "mooncake"
+            and not release.has_pool_inside_a_node,
+            "its pool for NVLink inside a node works from 0.5.10 on",
+        ),
         ("transfer", "nixl", "params"): (
             bool(transfer.nixl.params) and not release.reads_nixl_params,
             "it reads them from 0.5.12 on",

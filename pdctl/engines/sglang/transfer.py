@@ -12,6 +12,7 @@ from pdctl.topology.model import Env, Role, Topology, Transfer
 
 BACKENDS = ("mooncake", "mooncake_tcp", "nixl", "ascend", "mori", "fake")  # `arg_groups/choices.py`
 STAGING_BACKENDS = ("mooncake", "mooncake_tcp", "nixl")  # `arg_groups/pd_disaggregation_hook.py`
+CONTEXT_FLAGS = ("enable-prefill-cp", "enable-prefill-context-parallel")
 ASCEND_STORE = "ascend-store"  # name of its port
 LOWEST_HEARTBEAT_INTERVAL_S = 2.0  # lower ones are raised to it (`disaggregation/common/conn.py`)
 
@@ -47,7 +48,20 @@ def is_staged(topology: Topology, release: Release) -> bool:
     )
     is_unequal = topology.prefill.parallel.attn_tp != topology.decode.parallel.attn_tp
     has_heads = topology.facts.attention in ("mha", "gqa")
-    return can and is_unequal and has_heads and _can_hold_staging(topology)
+    return can and is_unequal and has_heads and _can_hold_staging(topology) and _has_chunks(topology, release)
+
+
+def _has_chunks(topology: Topology, release: Release) -> bool:
+    """Whether prefill sends what it computes in pieces of one size, one stage at a time."""
+    prefill, defaults = topology.prefill, topology.defaults.args
+    chunk = prefill.args.get("chunked-prefill-size", defaults.get("chunked-prefill-size"))
+    has_context_ranks = any(prefill.args.get(flag, defaults.get(flag)) is True for flag in CONTEXT_FLAGS)
+    backend = "nixl" if topology.transfer.backend == "nixl" else "mooncake"
+    return (
+        not (isinstance(chunk, int) and chunk <= 0)
+        and (prefill.parallel.pp == 1 or release.stages_from_pipelines(backend))
+        and (not has_context_ranks or release.stages_from_context_ranks)
+    )
 
 
 def _can_hold_staging(topology: Topology) -> bool:

@@ -23,6 +23,10 @@ _LAST_REFUSING: Mapping[tuple[str, str], str] = {
     ("sliding", "nixl"): "0.5.21",
     ("sliding", "mori"): NEWEST_READ,
     ("hybrid", "nixl"): "0.5.10.post1",
+    ("sparse", "mooncake"): NEWEST_READ,
+    ("sparse", "nixl"): NEWEST_READ,
+    ("sparse", "mori"): NEWEST_READ,
+    ("sparse", "ascend"): NEWEST_READ,
 }
 
 # The last release that takes wrong KV heads where decode ranks outnumber them (sglang #30997, #31968).

@@ -1,4 +1,4 @@
-"""Experts: how they are spread, and what SGLang's all-to-all backends ask for."""
+"""Experts: how they are spread over ranks, balanced and overlapped."""
 
 from __future__ import annotations
 
@@ -119,46 +119,6 @@ def _two_batches_overlap_something(topology: Topology) -> Iterable[Diagnostic]:
             )
 
 
-def _backends_have_their_widths(topology: Topology) -> Iterable[Diagnostic]:
-    """sglang srt/arg_groups/moe_hook.py, handle_a2a_moe."""
-    for role in topology.roles:
-        problem = _width_problem(role, a2a_backend(topology, role))
-        stated = stated_arg(topology, role, "moe-a2a-backend")
-        if problem is not None and stated is not None:
-            yield at_value(
-                topology,
-                stated.path,
-                "PD277",
-                f"the all-to-all backend `{stated.value}` {problem}",
-                notes=(f"`{role.name}` has `tp: {role.parallel.tp}`, `attn_dp: {role.parallel.attn_dp}`",),
-                help=f"change `{role.name}.parallel`, or use another backend",
-            )
-
-
-def _width_problem(role: Role, backend: str) -> str | None:
-    parallel = role.parallel
-    if backend == "flashinfer_megamoe" and parallel.attn_dp != parallel.tp:
-        return "needs `attn_dp` equal to `tp`"
-    if backend == "pplx" and parallel.attn_dp < 2:
-        return "needs `attn_dp` of 2 or more"
-    return None
-
-
-def _stated_ep_is_used(topology: Topology) -> Iterable[Diagnostic]:
-    for role in topology.roles:
-        backend, ep = a2a_backend(topology, role), role.parallel.ep
-        if backend != "none" and ep not in (1, role.parallel.tp):
-            yield at_value(
-                topology,
-                (role.name, "parallel", "ep"),
-                "PD282",
-                f"the engine takes `ep: {role.parallel.tp}` in place of {ep}",
-                severity=Severity.WARNING,
-                notes=(f"the all-to-all backend `{backend}` spreads experts over the whole `tp`",),
-                help=f"set `ep: {role.parallel.tp}`, or leave it out",
-            )
-
-
 def _replicas_are_picked_alike(topology: Topology) -> Iterable[Diagnostic]:
     """sglang srt/arg_groups/parallel_hook.py, handle_eplb_and_dispatch."""
     if is_at_most(topology, _LAST_PICKING_FREELY):
@@ -210,8 +170,6 @@ RULES = (
     Rule(code="PD274", check=_dense_width),
     Rule(code="PD275", check=_experts_are_spread),
     Rule(code="PD276", check=_two_batches_overlap_something),
-    Rule(code="PD277", check=_backends_have_their_widths),
-    Rule(code="PD282", check=_stated_ep_is_used),
     Rule(code="PD283", check=_cutedsl_has_its_mode),
     Rule(code="PD286", check=_replicas_are_picked_alike),
 )

@@ -9,6 +9,8 @@ from pdctl.topology.model import Role, Topology
 # The newest release that these rules were read from; a document that names no version is checked against it.
 NEWEST_READ = "0.5.23"
 
+DCP_FLAGS = ("dcp-size", "decode-context-parallel-size")
+
 # Bools as SGLang reads them from its environment (srt/environ.py, EnvBool).
 _TRUE_WORDS = frozenset({"true", "1", "yes", "y"})
 

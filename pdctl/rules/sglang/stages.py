@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pdctl.diagnostics import Diagnostic, Severity
 from pdctl.program import Rule
 from pdctl.rules.base import at_value
-from pdctl.rules.sglang.reading import first_stated, is_at_most, number, word
+from pdctl.rules.sglang.reading import DCP_FLAGS, first_stated, is_at_most, number, word
 from pdctl.topology.model import Topology
 
 _LAST_PP_WITHOUT_DRAFTING = "0.5.20"  # on GPUs; Ascend could by then
@@ -44,7 +44,7 @@ def _decode_has_no_context_parallelism(topology: Topology) -> Iterable[Diagnosti
 
 def _context_is_decoded_whole(topology: Topology) -> Iterable[Diagnostic]:
     """sglang srt/disaggregation/common/conn.py, try_ensure_parallel_info: decode context parallelism."""
-    stated = first_stated(topology, topology.decode, "dcp-size", "decode-context-parallel-size")
+    stated = first_stated(topology, topology.decode, *DCP_FLAGS)
     size = number(stated)
     if stated is None or size is None or size == 1:
         return
@@ -75,6 +75,20 @@ def _old_prefill_stages_without_attention_dp(topology: Topology) -> Iterable[Dia
             severity=Severity.WARNING,
             notes=("reported for 0.5.4 and fixed since",),
             help="use 0.5.9 or newer, or give up one of `pp` and `attn_dp`",
+        )
+
+
+def _sparse_models_have_one_stage(topology: Topology) -> Iterable[Diagnostic]:
+    """sglang srt/disaggregation/{mooncake,nixl,mori}/conn.py, MINIMAX_INDEX_K, from 0.5.15 on."""
+    stages = topology.prefill.parallel.pp
+    if topology.facts.attention == "sparse" and stages > 1:
+        yield at_value(
+            topology,
+            ("prefill", "parallel", "pp"),
+            "PD327",
+            f"a model with sparse attention can't be sent from {stages} pipeline stages",
+            notes=("each stage has its own few layers of the index; SGLang fails every transfer",),
+            help="set `prefill.parallel.pp: 1`",
         )
 
 
@@ -111,5 +125,6 @@ RULES = (
     Rule(code="PD321", check=_stages_pair),
     Rule(code="PD322", check=_decode_has_no_context_parallelism),
     Rule(code="PD326", check=_context_is_decoded_whole),
+    Rule(code="PD327", check=_sparse_models_have_one_stage),
     Rule(code="PD323", check=_old_prefill_stages_without_attention_dp),
 )

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from pdctl.diagnostics import Diagnostic
+from pdctl.engines.sglang.release import Release
+from pdctl.engines.sglang.transfer import CONTEXT_FLAGS
 from pdctl.program import Rule
 from pdctl.rules.base import at_value, stated_arg
 from pdctl.rules.sglang.attention import can_stage
 from pdctl.rules.sglang.paging import page_size
 from pdctl.rules.sglang.processes import process_variables
-from pdctl.rules.sglang.reading import backend_of, is_true, number, word
+from pdctl.rules.sglang.reading import backend_of, is_true, number, switch, word
 from pdctl.topology.model import Topology
 from pdctl.topology.source import DocumentPath
 
@@ -51,8 +53,12 @@ def _problems(topology: Topology) -> Iterator[tuple[str, str]]:
         yield f"over `{topology.transfer.backend}` in this engine", auto
     if topology.facts.is_mla:
         yield "with an MLA model, whose KV is whole on every rank", auto
-    if prefill.parallel.pp > 1 and backend_of(topology) == "nixl":
-        yield "over NIXL with pipeline stages", "set `prefill.parallel.pp: 1`, or use mooncake"
+    release = Release(version=topology.engine.version)
+    if prefill.parallel.pp > 1 and not release.stages_from_pipelines(backend_of(topology)):
+        yield "with pipeline stages", "set `prefill.parallel.pp: 1`, or use mooncake with 0.5.18 or newer"
+    has_context_ranks = any(switch(topology, prefill, flag) for flag in CONTEXT_FLAGS)
+    if has_context_ranks and not release.stages_from_context_ranks:
+        yield "with context parallelism", "remove its flag, or use 0.5.20 or newer"
     chunk, pages = number(stated_arg(topology, prefill, "chunked-prefill-size")), page_size(topology, prefill)
     if chunk is not None and chunk <= 0:
         yield "without chunked prefill", "set a positive `chunked-prefill-size`"

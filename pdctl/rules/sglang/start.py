@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from pdctl.diagnostics import Diagnostic, Severity
 from pdctl.program import Rule
-from pdctl.rules.base import at_value, stated_arg
-from pdctl.rules.sglang.reading import a2a_backend, first_stated, is_at_most, switch
+from pdctl.rules.base import at_value
+from pdctl.rules.sglang.reading import DCP_FLAGS, a2a_backend, first_stated, number, switch
 from pdctl.topology.model import Role, Topology
 
 # Names of models may be addresses of object stores, where SGLang allows the colon.
@@ -102,6 +102,10 @@ def _unswitchable(topology: Topology, role: Role) -> Iterator[str]:
         yield f"`pp: {parallel.pp}`"
     if first_stated(topology, role, "speculative-algorithm", "speculative-algo") is not None:
         yield "speculative decoding"
+    if (number(first_stated(topology, role, *DCP_FLAGS)) or 1) > 1:
+        yield "decode context parallelism"
+    if parallel.attn_dp > 1 and switch(topology, role, "enable-dp-attention-local-control-broadcast"):
+        yield "control broadcast inside attention DP groups"
     nodes = topology.cluster.nodes
     num_nodes = nodes if isinstance(nodes, int) else len(nodes)
     if role.name == "decode" and topology.prefill.instances + role.instances > num_nodes:
@@ -138,31 +142,6 @@ def _lm_head_follows_attention(topology: Topology) -> Iterable[Diagnostic]:
             )
 
 
-def _completed_prefill_is_alone(topology: Topology) -> Iterable[Diagnostic]:
-    """sglang srt/arg_groups/pd_disaggregation_hook.py, _validate_prefill_complete (from 0.5.22 on)."""
-    if is_at_most(topology, "0.5.21"):
-        return  # an unknown flag there, which the flag table says
-    for role in topology.roles:
-        stated = stated_arg(topology, role, "disaggregation-decode-allocation-policy")
-        if stated is None or stated.value != "prefill_complete":
-            continue
-        parallel = role.parallel
-        is_plain = parallel.pp == parallel.attn_cp == parallel.attn_tp == 1
-        if topology.transfer.backend in ("mooncake", "mooncake_tcp") and is_plain:
-            continue
-        yield at_value(
-            topology,
-            stated.path,
-            "PD325",
-            "the allocation policy `prefill_complete` needs Mooncake and unsharded attention without stages",
-            notes=(
-                f"`{role.name}` has an attention width of {parallel.attn_tp}, `pp: {parallel.pp}`, "
-                f"backend `{topology.transfer.backend}`",
-            ),
-            help="remove the flag",
-        )
-
-
 RULES = (
     Rule(code="PD280", check=_lm_head_follows_attention),
     Rule(code="PD284", check=_replicas_have_no_attention_dp),
@@ -170,5 +149,4 @@ RULES = (
     Rule(code="PD287", check=_prefill_moves_real_kv),
     Rule(code="PD288", check=_roles_that_switch),
     Rule(code="PD289", check=_features_work_in_both_phases),
-    Rule(code="PD325", check=_completed_prefill_is_alone),
 )

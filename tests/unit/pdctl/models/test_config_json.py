@@ -44,6 +44,9 @@ def test_a_dense_model_with_groups_of_heads() -> None:
         ({"full_attention_interval": 4}, "hybrid"),
         ({"kv_lora_rank": 512, "linear_attn_config": {"kda_layers": [1]}}, "hybrid"),
         ({"num_attention_heads": None}, None),
+        ({"architectures": ["MiniMaxM3SparseForConditionalGeneration"], "text_config": LLAMA}, "sparse"),
+        ({"architectures": ["LlamaForCausalLM"]}, "gqa"),
+        ({"architectures": "MiniMaxM3SparseForCausalLM"}, "gqa"),  # no list
     ],
 )
 def test_the_kind_of_attention(keys: dict[str, Any], attention: str | None) -> None:

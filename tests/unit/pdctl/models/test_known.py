@@ -42,6 +42,8 @@ def test_another_name_is_another_model(name: str) -> None:
         ("Qwen/Qwen3.5-397B-A17B-FP8", "hybrid"),
         ("Qwen/Qwen3-Next-80B-A3B-Instruct", "hybrid"),
         ("openai/gpt-oss-120b", "sliding"),
+        ("MiniMaxAI/MiniMax-M3", "sparse"),
+        ("MiniMaxAI/MiniMax-M2", "gqa"),
         ("meta-llama/Llama-3.1-8B-Instruct", "gqa"),
         ("deepseek-ai/DeepSeek-R1-Distill-Llama-70B", "gqa"),
         ("deepseek-ai/DeepSeek-V4-Pro", "mla"),
