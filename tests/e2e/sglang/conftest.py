@@ -1,7 +1,8 @@
-"""Released SGLang for the tests: the testbed, and the parsers of its versions."""
+"""Released SGLang for the tests: the testbed, and each of its versions to ask."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +21,7 @@ SERVED_VERSION = "0.5.23"
 @dataclass(frozen=True)
 class Testbed:
     python: Path  # of an environment with `SERVED_VERSION`
-    sources: dict[str, Path]  # other versions, for their parsers
+    sources: dict[str, Path]  # other versions, run by the same interpreter
 
 
 @pytest.fixture(scope="session")
@@ -34,80 +36,91 @@ def testbed() -> Testbed:
 
 
 @dataclass(frozen=True)
-class Parsed:
-    """What SGLang made of a command line, or why it refused it."""
+class Answer:
+    """What SGLang made of it, or why it refused."""
 
     error: str | None
-    values: dict[str, object]
+    values: dict[str, Any]
 
 
-class RealParser:
-    """The parser of one version in a process of its own; its first line tells what there is."""
+class RealSglang:
+    """One version in a process of its own, which starts at once and is waited for when it is asked."""
 
     def __init__(self, python: Path, source: Path | None, log: Path) -> None:
         environ = {name: value for name, value in os.environ.items() if not name.startswith("SGL")}
-        environ |= {"HF_HUB_OFFLINE": "1"}
+        environ |= {"HF_HUB_OFFLINE": "1", "TORCHDYNAMO_DISABLE": "1", "OMP_NUM_THREADS": "1"}
+        environ.pop("PYTHONPATH", None)
         if source is not None:
             environ["PYTHONPATH"] = str(source)
         self.log = log
-        self.process = subprocess.Popen(
-            [python, TESTBED / "parse.py"],
-            env=environ,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log.open("w"),
-            text=True,
-        )
-        first = self._read()
-        self.flags = frozenset(first["flags"])
-        self.variables = frozenset(first["variables"])
+        with log.open("w") as errors:
+            self.process = subprocess.Popen(
+                [python, TESTBED / "answer.py"],
+                env=environ,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
 
-    def ask(self, argv: Sequence[str], *, env: Mapping[str, str] | None, resolve: bool) -> Parsed:
+    @functools.cached_property
+    def _told(self) -> dict[str, Any]:
+        return self._read()
+
+    @property
+    def described_flags(self) -> list[dict[str, Any]]:
+        """Every flag as its parser holds it."""
+        return self._told["flags"]
+
+    @functools.cached_property
+    def flags(self) -> frozenset[str]:
+        return frozenset(f"--{name}" for flag in self.described_flags for name in flag["spellings"])
+
+    @functools.cached_property
+    def variables(self) -> frozenset[str]:
+        return frozenset(self._told["variables"])
+
+    def ask(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, resolve: bool) -> Answer:
         """`argv` without the interpreter and the module."""
-        assert self.process.stdin is not None
-        asked = {"argv": list(argv), "env": dict(env or {}), "resolve": resolve}
-        self.process.stdin.write(json.dumps(asked) + "\n")
-        self.process.stdin.flush()
-        answer = self._read()
-        return Parsed(error=answer.get("error"), values=answer.get("values", {}))
+        return self._ask("resolve" if resolve else "parse", argv, env)
+
+    def ports(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Answer:
+        return self._ask("ports", argv, env)
+
+    def model(self, model_type: str, architecture: str) -> Answer:
+        return self._ask("model", (model_type, architecture), None)
 
     def close(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait(timeout=30)
+        """One that nobody asked may still be starting."""
+        self.process.kill()
+        self.process.communicate()
 
-    def _read(self) -> dict:
+    def _ask(self, question: str, arguments: Sequence[str], env: Mapping[str, str] | None) -> Answer:
+        assert self._told
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({question: list(arguments), "env": dict(env or {})}) + "\n")
+        self.process.stdin.flush()
+        answer = self._read()
+        return Answer(error=answer.get("error"), values=answer.get("values", {}))
+
+    def _read(self) -> dict[str, Any]:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        assert line, f"SGLang's parser ended: {self.log.read_text()[-2000:]}"
+        assert line, f"SGLang ended: {self.log.read_text()[-2000:]}"
         return json.loads(line)
 
 
 @pytest.fixture(scope="session")
 def real_parser(
     testbed: Testbed, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[str], RealParser]]:
-    """`real_parser("0.5.9")` is the parser of that version."""
-    folder = tmp_path_factory.mktemp("parsers")
-    parsers: dict[str, RealParser | AssertionError] = {}
-
-    def start(version: str) -> RealParser | AssertionError:
-        source = None if version == SERVED_VERSION else testbed.sources[version]
-        try:
-            return RealParser(testbed.python, source, folder / f"{version}.log")
-        except AssertionError as error:
-            return error
-
-    def parser(version: str) -> RealParser:
-        """Starting one takes seconds, also one that fails: each is tried once."""
-        if version not in parsers:
-            parsers[version] = start(version)
-        found = parsers[version]
-        if isinstance(found, AssertionError):
-            raise found
-        return found
-
-    yield parser
-    for each in parsers.values():
-        if isinstance(each, RealParser):
-            each.close()
+) -> Iterator[Callable[[str], RealSglang]]:
+    """`real_parser("0.5.9")` is that version. Starting takes seconds, so all start when one is wanted."""
+    folder = tmp_path_factory.mktemp("versions")
+    sources = {SERVED_VERSION: None, **testbed.sources}
+    running = {
+        version: RealSglang(testbed.python, source, folder / f"{version}.log")
+        for version, source in sources.items()
+    }
+    yield running.__getitem__
+    for each in running.values():
+        each.close()

@@ -1,30 +1,31 @@
 """Every command line of our topologies and cases goes through SGLang's own parser, of its own version.
 
-And through the resolution that a 0.5.23 server does before it loads a model: there SGLang refuses what
-contradicts itself. What it asks of the machine, such as kernels and RDMA devices, is left out there.
+And through the resolution that a server does before it loads a model: there SGLang refuses what contradicts
+itself. It also looks for hardware there; `LACKING` says what this machine lacks, and no other refusal passes.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from pdctl.diagnostics import DiagnosticError, Severity
-from pdctl.flagtable.shelf import known_versions, load_flag_table
+from pdctl.flagtable.shelf import known_versions
 from pdctl.lifecycle.planning import TopologySource, plan_file
 from pdctl.plan.argv import flags_of
-from pdctl.plan.model import LaunchPlan, ProcessSpec, RoleKind
+from pdctl.plan.model import Instance, LaunchPlan, ProcessSpec, RoleKind
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # the testbed may have to be built first
 
 ROOT = Path(__file__).parents[3]
 SHAPES = json.loads(Path(__file__).with_name("shapes.json").read_text())
-RESOLVED_VERSION = "0.5.23"
 
 TOPOLOGIES = sorted(
     path
@@ -33,11 +34,19 @@ TOPOLOGIES = sorted(
 )
 CASES = sorted((ROOT / "tests" / "golden" / "cases" / "b").glob("*.yaml"))
 
-# What SGLang looks up on the machine itself when it resolves arguments.
-ASKED_OF_THE_MACHINE = {
-    "disaggregation-ib-device",  # /sys/class/infiniband
-    "attention-backend",  # kernels of a GPU generation
-    "device",
+
+@dataclass(frozen=True)
+class Lack:
+    """Hardware that a flag asks for, and what SGLang says where it is missing; by flag in `LACKING`."""
+
+    what: str
+    refusal: str  # the beginning, as a regular expression
+
+
+LACKING = {
+    "disaggregation-ib-device": Lack("an InfiniBand device", "RuntimeError: InfiniBand sysfs path not found"),
+    "attention-backend": Lack("a Blackwell GPU", r"ValueError: TRTLLM M[HL]A backend .*on Blackwell GPUs"),
+    "device": Lack("an Ascend NPU", "ImportError: torch_npu is required"),
 }
 
 
@@ -57,10 +66,6 @@ def model_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return lambda shape: folder / shape
 
 
-# The resolution of other versions wants other packages than the testbed's; the parser of all is asked above.
-RESOLVED = [path for path in (*TOPOLOGIES, *CASES) if f'version: "{RESOLVED_VERSION}"' in path.read_text()]
-
-
 def engine_processes(plan: LaunchPlan) -> list[ProcessSpec]:
     return [process for process in plan.processes if process.role is not RoleKind.ROUTER]
 
@@ -71,30 +76,16 @@ def own_words(process: ProcessSpec) -> list[str]:
 
 
 @pytest.mark.parametrize("path", [*TOPOLOGIES, *CASES], ids=lambda path: path.stem)
-def test_the_real_parser_takes_every_command_line(path: Path, real_parser, planned):
+def test_its_version_takes_every_command_line(path: Path, real_parser, planned, model_of):
     plan, version = planned(path)
-    parser = real_parser(version)
-    for process in engine_processes(plan):
-        parsed = parser.ask(own_words(process), env=None, resolve=False)
-        assert parsed.error is None, f"{process.id}: {parsed.error}"
-        # The parser takes any unambiguous beginning of a flag; a plan spells flags out.
-        assert {f"--{name}" for name in flags_of(process.argv)} <= parser.flags
-
-
-@pytest.mark.parametrize("path", RESOLVED, ids=lambda path: path.stem)
-def test_the_real_resolution_takes_every_command_line(path: Path, real_parser, planned, model_of):
-    plan, version = planned(path)
-    assert version == RESOLVED_VERSION
-    parser = real_parser(version)
-    for process in engine_processes(plan):
-        words = for_this_machine(own_words(process), model_of(shape_of(plan)))
-        parsed = parser.ask(words, env=process.env, resolve=True)
-        assert parsed.error is None, f"{process.id}: {parsed.error}"
+    assert_taken(plan, real_parser(version), model_of)
 
 
 @pytest.mark.parametrize("version", known_versions("sglang"))
 @pytest.mark.parametrize("path", TOPOLOGIES, ids=lambda path: path.stem)
-def test_another_version_gets_its_own_spellings_or_a_diagnostic(path: Path, version: str, real_parser):
+def test_another_version_gets_its_own_spellings_or_a_diagnostic(
+    path: Path, version: str, real_parser, model_of
+):
     """`--set engine.version=…` changes the spellings, not the topology; what a version lacks, pdctl says."""
     source = TopologySource(path=str(path), sets=(f"engine.version={version}",))
     try:
@@ -103,43 +94,100 @@ def test_another_version_gets_its_own_spellings_or_a_diagnostic(path: Path, vers
         lacking = [each for each in error.diagnostics if each.severity is Severity.ERROR]
         assert {each.code[:4] for each in lacking} <= {"PD23", "PD24", "PD25", "PD26"}, lacking
         return
-    parser = real_parser(version)
+    assert_taken(plan, real_parser(version), model_of)
+
+
+def assert_taken(plan: LaunchPlan, sglang, model_of) -> None:
+    model = model_of(shape_of(plan))
     for process in engine_processes(plan):
-        parsed = parser.ask(own_words(process), env=None, resolve=False)
+        parsed = sglang.ask(own_words(process), resolve=False)
         assert parsed.error is None, f"{process.id}: {parsed.error}"
-        assert {f"--{name}" for name in flags_of(process.argv)} <= parser.flags
+        # The parser takes any unambiguous beginning of a flag; a plan spells flags out.
+        assert {f"--{name}" for name in flags_of(process.argv)} <= sglang.flags
+        error, _ = resolve_here(sglang, of_model(own_words(process), model), process.env)
+        assert error is None, f"{process.id}: {error}"
+
+
+def resolve_here(sglang, words: Sequence[str], env: Mapping[str, str]) -> tuple[str | None, list[str]]:
+    """Why SGLang refuses it, and the flags left out: each only after it was refused for what is lacking."""
+    words = list(words) if "--device" in words else [*words, "--device", "cuda"]
+    left_out: list[str] = []
+    while True:
+        error = sglang.ask(words, env=env, resolve=True).error
+        flag = None if error is None else flag_of_what_is_lacking(error)
+        if flag is None or flag in left_out:
+            return error, left_out
+        left_out.append(flag)
+        words = without(words, flag)
+        words += ["--device", "cuda"] if flag == "device" else []
+
+
+def flag_of_what_is_lacking(error: str) -> str | None:
+    return next((flag for flag, lack in LACKING.items() if re.match(lack.refusal, error)), None)
 
 
 @pytest.mark.parametrize("version", known_versions("sglang"))
-def test_our_table_has_exactly_the_flags_of_the_real_parser(version: str, real_parser):
-    table = load_flag_table("sglang", version)
-    assert table is not None
-    real = {name.removeprefix("--") for name in real_parser(version).flags if name.startswith("--")}
-    assert set(table.by_spelling) == real - {"help"}
+def test_what_is_lacking_here_is_lacking_for_every_version(version: str, real_parser, model_of):
+    """So the list has nothing that could be resolved after all."""
+    asking = {
+        "disaggregation-ib-device": ["mlx5_0"],
+        "attention-backend": ["trtllm_mla"],
+        "device": ["npu"],
+    }
+    assert asking.keys() == LACKING.keys()
+    for flag, values in asking.items():
+        words = ["--disaggregation-mode", "prefill", f"--{flag}", *values]
+        assert resolve_here(real_parser(version), of_model(words, model_of("mla")), {}) == (None, [flag])
 
 
-@pytest.mark.parametrize("path", [*TOPOLOGIES, *CASES], ids=lambda path: path.stem)
-def test_the_real_router_takes_its_command_line(path: Path, planned):
-    plan, _ = planned(path)
-    (router,) = (process for process in plan.processes if process.role is RoleKind.ROUTER)
-    argv = list(router.argv[router.argv.index("sglang_router.launch_router") + 1 :])
-    read = (
-        "import json, sys\n"
-        "from sglang_router.launch_router import parse_router_args\n"
-        "args = parse_router_args(json.load(sys.stdin))\n"
-        "print(json.dumps([args.prefill_urls, args.decode_urls]))\n"
-    )
+@pytest.mark.parametrize("version", known_versions("sglang"))
+def test_the_resolution_of_every_version_refuses_a_contradiction(version: str, real_parser, model_of):
+    """Here it is no part of the parser, so a command line that passes was indeed resolved."""
+    words = of_model(["--tp-size", "4", "--dp-size", "3", "--enable-dp-attention"], model_of("mla"))
+    assert real_parser(version).ask(words, resolve=False).error is None
+    error, _ = resolve_here(real_parser(version), words, {})
+    assert error is not None
+    assert error.startswith("AssertionError")
+
+
+def test_the_real_router_takes_every_command_line(planned):
+    plans = {path.stem: planned(path)[0] for path in (*TOPOLOGIES, *CASES)}
+    asked = {stem: router_words(plan) for stem, plan in plans.items()}
     said = subprocess.run(
-        [sys.executable, "-c", read], input=json.dumps(argv), capture_output=True, text=True, check=False
+        [sys.executable, "-c", READ_ROUTER_ARGS],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert said.returncode == 0, said.stderr
-    prefill, decode = json.loads(said.stdout)
-    roles = {role: [each for each in plan.instances if each.role is role] for role in RoleKind}
-    assert prefill == [[f"http://{each.http}", bootstrap_port(each)] for each in roles[RoleKind.PREFILL]]
-    assert decode == [f"http://{each.http}" for each in roles[RoleKind.DECODE]]
+    assert json.loads(said.stdout) == {
+        stem: [
+            [[f"http://{each.http}", bootstrap_port(each)] for each in of_role(plan, RoleKind.PREFILL)],
+            [f"http://{each.http}" for each in of_role(plan, RoleKind.DECODE)],
+        ]
+        for stem, plan in plans.items()
+    }
 
 
-def bootstrap_port(instance) -> int | None:
+READ_ROUTER_ARGS = """\
+import json, sys
+from sglang_router.launch_router import parse_router_args
+read = {name: parse_router_args(argv) for name, argv in json.load(sys.stdin).items()}
+print(json.dumps({name: [args.prefill_urls, args.decode_urls] for name, args in read.items()}))
+"""
+
+
+def router_words(plan: LaunchPlan) -> list[str]:
+    (router,) = (process for process in plan.processes if process.role is RoleKind.ROUTER)
+    return list(router.argv[router.argv.index("sglang_router.launch_router") + 1 :])
+
+
+def of_role(plan: LaunchPlan, role: RoleKind) -> list[Instance]:
+    return [each for each in plan.instances if each.role is role]
+
+
+def bootstrap_port(instance: Instance) -> int | None:
     return None if instance.bootstrap is None else instance.bootstrap.port
 
 
@@ -157,18 +205,24 @@ def planned() -> Callable[[Path], tuple[LaunchPlan, str]]:
 
 def shape_of(plan: LaunchPlan) -> str:
     name = plan.served_model.lower()
-    if any(part in name for part in ("deepseek", "kimi", "glm-5", "/models")):
+    if any(part in name for part in ("v3.2", "glm-5")):
+        return "dsa"
+    if any(part in name for part in ("deepseek", "kimi", "/models")):
         return "mla"
     return "gqa-moe" if any(part in name for part in ("a22b", "a3b", "a17b", "gpt-oss", "moe")) else "gqa"
 
 
-def for_this_machine(argv: Sequence[str], model: Path) -> list[str]:
-    """The same command line, for a machine with no accelerator: only a model's shape, no device asked."""
-    words: list[str] = ["--model-path", str(model), "--device", "cuda", "--load-format", "dummy"]
+def of_model(argv: Sequence[str], model: Path) -> list[str]:
+    """The same command line for a folder that has a model's shape and no weights."""
+    return ["--model-path", str(model), "--load-format", "dummy", *without(argv, "model-path", "load-format")]
+
+
+def without(argv: Sequence[str], *flags: str) -> list[str]:
+    words: list[str] = []
     skipping = False
     for word in argv:
         if word.startswith("--"):
-            skipping = word[2:] in ASKED_OF_THE_MACHINE | {"model-path", "load-format"}
+            skipping = word[2:] in flags
         if not skipping:
             words.append(word)
     return words

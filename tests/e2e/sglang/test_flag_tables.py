@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,20 +29,6 @@ TYPES = {
     "json_list_type": "json",
     "human_readable_int": "count",
 }
-
-
-def real_flags(command: Sequence[str | Path], environ: dict[str, str]) -> list[dict[str, Any]]:
-    done = subprocess.run(command, env=environ, capture_output=True, check=False, text=True, timeout=250)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
-
-
-def real_sglang(testbed: Any, version: str) -> list[dict[str, Any]]:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("SGL")}
-    environ.pop("PYTHONPATH", None)
-    if version != SERVED_VERSION:
-        environ["PYTHONPATH"] = str(testbed.sources[version])
-    return real_flags([testbed.python, FLAGS, "sglang"], environ)
 
 
 def as_the_parser_says(real: dict[str, Any]) -> dict[str, Any]:
@@ -104,10 +88,10 @@ def defaults(real: dict[str, Any], flag: Flag) -> tuple[object, object]:
 
 
 @pytest.mark.parametrize("version", known_versions("sglang"))
-def test_a_table_of_sglang_is_what_its_parser_holds(testbed: Any, version: str) -> None:
+def test_a_table_of_sglang_is_what_its_parser_holds(real_parser: Any, version: str) -> None:
     table = load_flag_table("sglang", version)
     assert table is not None
-    assert compare(table, real_sglang(testbed, version)) == []
+    assert compare(table, real_parser(version).described_flags) == []
 
 
 @pytest.mark.parametrize("version", [each for each in known_versions("sglang") if each != SERVED_VERSION])
@@ -120,4 +104,5 @@ def test_reading_the_source_again_gives_the_table_that_ships(testbed: Any, versi
 def test_the_table_of_the_router_is_what_its_parser_holds() -> None:
     table = load_flag_table("sglang_router", "0.3.2")
     assert table is not None
-    assert compare(table, real_flags([sys.executable, FLAGS, "sglang_router"], dict(os.environ))) == []
+    done = subprocess.run([sys.executable, FLAGS], check=True, stdout=subprocess.PIPE, timeout=250)
+    assert compare(table, json.loads(done.stdout)) == []

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-from pathlib import Path
-
 import pytest
 
 from pdctl.models.config_json import facts_of_config
 
 pytestmark = pytest.mark.slow
 
-SCRIPT = Path(__file__).parents[2] / "testbed" / "sglang_cpu" / "model_facts.py"
 ARCHITECTURES = {
     "llama": "LlamaForCausalLM",
     "mistral": "MistralForCausalLM",
@@ -35,18 +30,11 @@ ARCHITECTURES = {
 }
 
 
-@pytest.fixture(scope="module")
-def told(testbed) -> dict[str, dict]:
-    asked = json.dumps(ARCHITECTURES)
-    said = subprocess.run(
-        [testbed.python, SCRIPT], input=asked, stdout=subprocess.PIPE, text=True, check=True, timeout=200
-    )
-    return json.loads(said.stdout)
-
-
 @pytest.mark.parametrize("model_type", ARCHITECTURES)
-def test_sglang_takes_the_model_for_the_same(model_type: str, told) -> None:
-    real = told[model_type]
+def test_sglang_takes_the_model_for_the_same(model_type: str, real_parser) -> None:
+    answer = real_parser("0.5.23").model(model_type, ARCHITECTURES[model_type])
+    assert answer.error is None
+    real = answer.values
     facts = facts_of_config(real["config"])
     assert facts.num_layers == real["num_layers"]
     assert facts.num_heads == real["num_heads"]

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-from pathlib import Path
-from typing import TYPE_CHECKING
-
 import pytest
 
 from pdctl import plugins
@@ -15,9 +9,6 @@ from pdctl.compiler import Programs, compile_plan
 from pdctl.inventory import declared
 from pdctl.plan.model import ProcessSpec
 from pdctl.topology.load import load_text
-
-if TYPE_CHECKING:
-    from conftest import Testbed
 
 pytestmark = pytest.mark.slow
 
@@ -38,25 +29,8 @@ prefill: {{on: [n3]}}
 decode: {decode}
 """
 
-# Reads argv of a leader and says which ports its processes will use; a model named `none` is never loaded.
-SCRIPT = """\
-import json, sys
-from sglang.srt.server_args import DP_ATTENTION_HANDSHAKE_PORT_DELTA as HANDSHAKE
-from sglang.srt.server_args import PortArgs, prepare_server_args
-args = prepare_server_args(json.loads(sys.argv[1]))
-ports = PortArgs.init_new(args)
-rendezvous = args.dist_init_addr
-base = int(rendezvous.rpartition(":")[2]) if rendezvous else args.port
-print(json.dumps({
-    "tokenizer": ports.tokenizer_ipc_name,
-    "detokenizer": ports.detokenizer_ipc_name,
-    "rpc": ports.rpc_ipc_name,
-    "scheduler-metrics": ports.metrics_ipc_name,
-    "scheduler": ports.scheduler_input_ipc_name,
-    "loads": ports.load_collector_ipc_name,
-    "handshake": f"tcp://{args.host}:{base + HANDSHAKE}",
-}))
-"""
+# Lets SGLang compute the ports without a look whether they are free here: others may use them.
+OVERRIDE = {"SGLANG_DISTRIBUTED_INIT_METHOD_OVERRIDE": "env://"}
 
 
 def leader_of(decode: str) -> ProcessSpec:
@@ -78,20 +52,10 @@ def leader_of(decode: str) -> ProcessSpec:
     ],
     ids=["one node", "two nodes"],
 )
-def test_the_family_of_an_attention_dp_instance(testbed: Testbed, decode: str) -> None:
+def test_the_family_of_an_attention_dp_instance(real_parser, decode: str) -> None:
     spec = leader_of(decode)
-    ran = subprocess.run(
-        [testbed.python, "-c", SCRIPT, json.dumps(spec.argv[3:])],
-        # The override keeps it from looking whether the planned ports are free here: others may use them.
-        env={**os.environ, "HF_HUB_OFFLINE": "1", "SGLANG_DISTRIBUTED_INIT_METHOD_OVERRIDE": "env://"},
-        cwd=Path.home(),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    real = {
-        name: int(place.rpartition(":")[2]) for name, place in json.loads(ran.stdout.splitlines()[-1]).items()
-    }
+    answer = real_parser("0.5.23").ports(spec.argv[3:], env=OVERRIDE)
+    assert answer.error is None
+    real = answer.values
+    assert len(real) == 7
     assert {claim.name: claim.port for claim in spec.ports if claim.name in real} == real
