@@ -1,7 +1,8 @@
 """Released SGLang and its router serve what `pdctl up` starts, and its tokens are those of one plain server.
 
-One deployment for all tests of this file, in their order: starting SGLang takes longest. What rules refuse
-is forced through, by commands taken from plans, to see it fail as `pdctl explain` says.
+One deployment for all tests of this file, in their order: starting SGLang takes longest, most of it on one
+core, so that servers start two or three at a time where they can. What rules refuse is forced through, by
+commands taken from plans, to see it fail as `pdctl explain` says.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
+from runtime.shim.proc import Table
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -35,6 +38,7 @@ PROMPTS = (
 )
 NUM_TOKENS = 24
 READY_S = 240.0
+NO_ANSWER = (urllib.error.HTTPError, TimeoutError, AssertionError)
 
 
 @dataclass
@@ -94,12 +98,16 @@ class Desk:
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
-    def end_by_hand(self) -> None:
-        for process in self.by_hand:
-            for member in session_of(process.pid):
-                with_signal(member, signal.SIGKILL)
-            process.wait()
-        self.by_hand.clear()
+    def end(self, process: subprocess.Popen) -> None:
+        for member in session_of(process.pid):
+            with_signal(member, signal.SIGKILL)
+        process.wait()
+        self.by_hand.remove(process)
+
+    def recorded(self, process_id: str) -> dict:
+        """What the shim wrote down of the latest run."""
+        runs = sorted((self.folder / "state" / "run" / NAME / process_id).glob("0*"))
+        return {"run_dir": runs[-1], **json.loads((runs[-1] / "status.json").read_text())}
 
 
 @pytest.fixture(scope="module")
@@ -116,26 +124,44 @@ def desk(testbed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     }
     desk = Desk(folder=folder, environ=environ, ports=free_ports())
     yield desk
-    desk.end_by_hand()
+    for process in list(desk.by_hand):
+        desk.end(process)
     desk.pdctl("down", NAME)
 
 
 @pytest.fixture(scope="module")
-def plain_tokens(desk: Desk) -> list[list[int]]:
-    """What one server without disaggregation answers; it starts while nothing else runs."""
-    prefill = desk.commands()["prefill-0.0"]
+def plain_server(desk: Desk) -> tuple[subprocess.Popen, int]:
+    """One server without disaggregation, and its port; not waited for."""
+    prefill, port = desk.commands()["prefill-0.0"], free_port()
     argv = without(prefill["argv"], "disaggregation-mode", "disaggregation-transfer-backend")
-    argv = without(argv, "disaggregation-bootstrap-port")
-    server = desk.start("plain", argv, prefill["env"])
-    wait_until_ready(desk.ports["prefill"], server, desk, "plain")
-    tokens = [generate(desk.ports["prefill"], prompt) for prompt in PROMPTS]
-    desk.end_by_hand()
+    argv = beside_the_deployment(without(argv, "disaggregation-bootstrap-port"), port)
+    return desk.start("plain", argv, prefill["env"]), port
+
+
+@pytest.fixture(scope="module")
+def deployed(desk: Desk) -> None:
+    desk.up()
+
+
+@pytest.fixture(scope="module")
+def plain_tokens(desk: Desk, plain_server: tuple[subprocess.Popen, int], deployed: None) -> list[list[int]]:
+    """What one server without disaggregation answers."""
+    server, port = plain_server
+    wait_until_ready(port, server, desk, "plain")
+    tokens = [generate(port, prompt) for prompt in PROMPTS]
+    desk.end(server)
     assert all(len(set(each)) > NUM_TOKENS // 2 for each in tokens), "the model repeats itself: no oracle"
     return tokens
 
 
+@pytest.fixture(scope="module")
+def decode_of_large_pages(desk: Desk) -> tuple[subprocess.Popen, int]:
+    """A decode server whose pages are larger than the deployment's, and its port; not waited for."""
+    decode, port = desk.commands("defaults.args.page-size=32")["decode-0.0"], free_port()
+    return desk.start("decode", beside_the_deployment(decode["argv"], port), decode["env"]), port
+
+
 def test_up_serves_the_tokens_of_one_plain_server(desk: Desk, plain_tokens: list[list[int]]):
-    desk.up()
     assert [generate(desk.ports["router"], prompt) for prompt in PROMPTS] == plain_tokens
 
 
@@ -151,6 +177,16 @@ def test_status_and_logs_show_the_real_processes(desk: Desk):
     assert "'disaggregation_mode': 'decode'" in said
 
 
+def test_what_writes_over_its_environment_is_known_by_its_output(desk: Desk):
+    """A scheduler does, with its title: then only its output says whose it is, should its server be gone."""
+    decode = desk.recorded("decode-0.0")
+    environments = {pid: Path(f"/proc/{pid}/environ").read_bytes() for pid, _ in session_of(decode["pid"])}
+    silent = {pid for pid, environ in environments.items() if b"PDCTL" not in environ}
+    assert silent
+    assert silent <= {process.pid for process, _ in Table().carriers(str(decode["run_dir"]))}
+
+
+@pytest.mark.usefixtures("decode_of_large_pages")  # of a later test; it starts meanwhile
 def test_restart_replaces_decode_alone_and_tokens_stay(desk: Desk, plain_tokens: list[list[int]]):
     before = {name: each["pid"] for name, each in status(desk).items()}
     restarted = desk.pdctl("restart", "decode-0")
@@ -169,19 +205,53 @@ def test_a_router_that_names_a_wrong_bootstrap_port_gets_no_answer(desk: Desk):
     argv[at + 2] = str(free_port())
     process = desk.start("router", argv, router["env"])
     wait_until_ready(port, process, desk, "router", path="/readiness")
-    with pytest.raises((urllib.error.HTTPError, TimeoutError, AssertionError)):
-        generate(port, PROMPTS[0], timeout_s=15)
-    desk.end_by_hand()
+    with pytest.raises(NO_ANSWER):
+        generate(port, PROMPTS[0], timeout_s=5)
+    desk.end(process)
     assert argv[at + 2] in desk.pdctl("logs", "decode-0", "--tail", "200").stdout
 
 
-def test_over_nixl_the_tokens_are_the_same(desk: Desk, plain_tokens: list[list[int]]):
-    desk.up("transfer.backend=nixl")
+def test_unequal_page_sizes_end_decode_with_the_first_request(
+    desk: Desk, decode_of_large_pages: tuple[subprocess.Popen, int]
+):
+    """What PD302 says: nothing is wrong at start; the first request fails, and decode ends with it."""
+    sizes = desk.sets("prefill.args.page-size=16", "decode.args.page-size=32")
+    refused = desk.pdctl("plan", str(TOPOLOGY), *sizes)
+    assert refused.returncode == 1
+    assert "PD302" in refused.stderr
+    decode, decode_port = decode_of_large_pages
+    wait_until_ready(decode_port, decode, desk, "decode")
+    command, port = desk.commands()["router-0.0"], free_port()
+    argv = replaced(replaced(command["argv"], "port", str(port)), "prometheus-port", str(free_port()))
+    argv = replaced(argv, "decode", f"http://127.0.0.1:{decode_port}")
+    router = desk.start("router", argv, command["env"])
+    wait_until_ready(port, router, desk, "router", path="/readiness")
+    with pytest.raises(NO_ANSWER):
+        generate(port, PROMPTS[0], timeout_s=15)
+    desk.end(router)
+    decode.wait(timeout=60)
+    desk.end(decode)
+    assert "Page size mismatch: prefill server has page_size=1" in desk.log("decode")
+
+
+def test_prefill_on_two_ranks_feeds_a_decode_that_was_kept(desk: Desk, plain_tokens: list[list[int]]):
+    """Decode had asked the old prefill for its width; it asks the new one again."""
+    before = desk.recorded("decode-0.0")["pid"]
+    desk.up("prefill.parallel.tp=2", "prefill.env.SGLANG_CPU_OMP_THREADS_BIND=0|1")
+    assert desk.recorded("decode-0.0")["pid"] == before
     assert [generate(desk.ports["router"], prompt) for prompt in PROMPTS] == plain_tokens
 
 
-def test_prefill_on_two_ranks_feeds_decode_on_one(desk: Desk, plain_tokens: list[list[int]]):
-    desk.up("prefill.parallel.tp=2", "prefill.env.SGLANG_CPU_OMP_THREADS_BIND=0|1")
+def test_a_server_killed_with_its_shim_is_lost(desk: Desk):
+    decode = desk.recorded("decode-0.0")
+    for pid in (decode["shim_pid"], decode["pid"]):
+        os.kill(pid, signal.SIGKILL)
+    assert wait_until(lambda: status(desk)["decode-0.0"]["phase"] == "lost")
+
+
+def test_over_nixl_the_tokens_are_the_same(desk: Desk, plain_tokens: list[list[int]]):
+    """On the ports of what was killed before, too."""
+    desk.up("transfer.backend=nixl")
     assert [generate(desk.ports["router"], prompt) for prompt in PROMPTS] == plain_tokens
 
 
@@ -191,29 +261,6 @@ def test_down_leaves_none_of_the_processes_that_sglang_started(desk: Desk):
     down = desk.pdctl("down", NAME)
     assert down.returncode == 0, down.stderr
     assert [member for member in family if is_alive(member)] == []
-
-
-def test_unequal_page_sizes_end_decode_with_the_first_request(desk: Desk):
-    """What PD302 says: nothing is wrong at start; the first request fails, and decode ends with it."""
-    refused = desk.pdctl(
-        "plan", str(TOPOLOGY), *desk.sets("prefill.args.page-size=16", "decode.args.page-size=32")
-    )
-    assert refused.returncode == 1
-    assert "PD302" in refused.stderr
-    small, large = (desk.commands(f"defaults.args.page-size={size}") for size in (16, 32))
-    started = {
-        "prefill": desk.start("prefill", small["prefill-0.0"]["argv"], small["prefill-0.0"]["env"]),
-        "decode": desk.start("decode", large["decode-0.0"]["argv"], large["decode-0.0"]["env"]),
-    }
-    for role, process in started.items():
-        wait_until_ready(desk.ports[role], process, desk, role)
-    router = desk.start("router", small["router-0.0"]["argv"], small["router-0.0"]["env"])
-    wait_until_ready(desk.ports["router"], router, desk, "router", path="/readiness")
-    with pytest.raises((urllib.error.HTTPError, TimeoutError, AssertionError)):
-        generate(desk.ports["router"], PROMPTS[0], timeout_s=15)
-    started["decode"].wait(timeout=60)
-    assert "Page size mismatch: prefill server has page_size=16" in desk.log("decode")
-    desk.end_by_hand()
 
 
 def status(desk: Desk) -> dict[str, dict]:
@@ -237,15 +284,25 @@ def generate(port: int, prompt: str, *, timeout_s: float = 120.0) -> list[int]:
 def wait_until_ready(
     port: int, process: subprocess.Popen, desk: Desk, name: str, *, path: str = "/health"
 ) -> None:
-    deadline = time.monotonic() + READY_S
-    while time.monotonic() < deadline:
+    def is_ready() -> bool:
         assert process.poll() is None, f"{name} ended: {desk.log(name)[-3000:]}"
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=25):
-                return
+                return True
         except OSError:
-            time.sleep(0.3)
-    raise AssertionError(f"{name} is not ready: {desk.log(name)[-3000:]}")
+            return False
+
+    assert wait_until(is_ready), f"{name} is not ready: {desk.log(name)[-3000:]}"
+
+
+def wait_until(is_so: Callable[[], bool]) -> bool:
+    """Whether it came to be so in time."""
+    deadline = time.monotonic() + READY_S
+    while time.monotonic() < deadline:
+        if is_so():
+            return True
+        time.sleep(0.3)
+    return False
 
 
 def without(argv: Sequence[str], *flags: str) -> list[str]:
@@ -254,6 +311,11 @@ def without(argv: Sequence[str], *flags: str) -> list[str]:
         at = words.index(f"--{flag}")
         del words[at : at + 2]
     return words
+
+
+def beside_the_deployment(argv: Sequence[str], port: int) -> list[str]:
+    """The same command on ports that the deployment does not have."""
+    return replaced(replaced(argv, "port", str(port)), "nccl-port", str(free_port()))
 
 
 def replaced(argv: Sequence[str], flag: str, value: str) -> list[str]:

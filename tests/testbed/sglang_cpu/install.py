@@ -3,7 +3,7 @@
 It lies outside the tree, in `$PDCTL_TESTBED_DIR` or `~/.cache/pdctl/testbed`:
 
     sglang-0.5.23/         a virtual environment that parses, resolves and serves (1.9 GB, a minute)
-    sources/<version>/     the unpacked wheels of other versions, for their parsers; run by the same
+    sources/<version>/     the unpacked wheels of other versions, which the same one parses and resolves with
 
 Each is made once, by one process at a time, and anew when what it is made of changed. SGLang on CPUs needs
 the Debian package libnuma1, and Mooncake libibverbs1 and libcurl4.
@@ -27,7 +27,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 VERSION = "0.5.23"
-PARSED_VERSIONS = ("0.5.9", "0.5.12.post1", "0.5.17", "0.5.20")
+OTHER_VERSIONS = ("0.5.9", "0.5.12.post1", "0.5.17", "0.5.20")
 TORCH = "torch==2.13.0"
 
 
@@ -50,7 +50,7 @@ def install() -> Testbed:
     _once(environment, hashlib.sha256(pins).hexdigest(), _make_environment)
     with _alone(environment):
         _add_stand_ins(environment)
-    sources = {version: folder() / "sources" / version for version in PARSED_VERSIONS}
+    sources = {version: folder() / "sources" / version for version in OTHER_VERSIONS}
     for version, place in sources.items():
         _once(place, version, lambda target, version=version: _unpack(environment, version, target))
     return Testbed(python=environment / "bin" / "python", sources=sources)
@@ -83,15 +83,24 @@ def _make_environment(target: Path) -> None:
 
 
 def _add_stand_ins(environment: Path) -> None:
-    """Written anew each time: they change more often than the pins."""
+    """Looked at each time: they change more often than the pins."""
     site = next((environment / "lib").glob("python3*/site-packages"))
-    shutil.copy(HERE / "sglang_on_cpu.py", site)
+    _write(site / "sglang_on_cpu.py", (HERE / "sglang_on_cpu.py").read_text())
     # A .pth file, because SGLang's children are started afresh and must find the stand-ins too.
-    (site / "sglang_on_cpu.pth").write_text("import sglang_on_cpu\n")
+    _write(site / "sglang_on_cpu.pth", "import sglang_on_cpu\n")
     # transformers asks for the version of torchvision; the stand-in is a module without one.
     metadata = site / "torchvision-0.28.0.dist-info"
     metadata.mkdir(exist_ok=True)
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: torchvision\nVersion: 0.28.0\n")
+    _write(metadata / "METADATA", "Metadata-Version: 2.1\nName: torchvision\nVersion: 0.28.0\n")
+
+
+def _write(path: Path, text: str) -> None:
+    """At once and only if it is new: servers of another test run may be starting from it."""
+    if path.is_file() and path.read_text() == text:
+        return
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text)
+    new.replace(path)
 
 
 def _unpack(environment: Path, version: str, target: Path) -> None:
