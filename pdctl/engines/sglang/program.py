@@ -63,8 +63,8 @@ class SglangEngine:
             "gpu-id-step",
         }
     )
-    # Told only with `enable-metrics`. What is served without it counts no requests: /get_load and /v1/loads have
-    # those of this moment, and /server_info interrupts the scheduler to repeat its arguments, secrets among them.
+    # Told only with `enable-metrics`. What is served without it counts no requests: /get_load and /v1/loads
+    # have those of this moment; /server_info asks the scheduler, and has all arguments, the API key too.
     requests_metric = "sglang:num_requests_total"
 
     def port_needs(self, part: Role | Router, topology: Topology) -> tuple[PortNeed, ...]:
