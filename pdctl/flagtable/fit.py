@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from pdctl.flagtable.model import Flag, ValueType
+from pdctl.flagtable.reading import count, is_integer
 from pdctl.topology.model import ArgValue, ArgWord, JsonArg
 from pdctl.topology.nearest import suggest
 
@@ -17,8 +17,6 @@ _WANTED = {
     ValueType.JSON: "JSON",
     ValueType.COUNT: "an integer, or one with a suffix as in 64k or 2Mi",
 }
-# sglang/srt/utils/common.py, `human_readable_int`: fractions only with the decimal suffixes.
-_COUNT = re.compile(r"[-+]?\d+|\d+(\.\d+)?[kMGT]|\d+[KMGT]i")
 
 
 class Fault(Enum):
@@ -96,11 +94,9 @@ def _has_type(kind: ValueType, word: ArgWord) -> bool:
     """Whether the parser reads it: it sees text, so `"16"` is as good as 16, and 16.0 is no integer."""
     match kind:
         case ValueType.INT:
-            return (
-                not isinstance(word, JsonArg) and re.fullmatch(r"\s*[-+]?\d[\d_]*\s*", str(word)) is not None
-            )
+            return not isinstance(word, JsonArg) and is_integer(str(word))
         case ValueType.COUNT:
-            return _COUNT.fullmatch(str(word).strip()) is not None
+            return not isinstance(word, JsonArg) and count(str(word)) is not None
         case ValueType.FLOAT:
             return not isinstance(word, JsonArg) and _is_float(str(word))
         case ValueType.JSON:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pdctl import plugins
 from pdctl.diagnostics import Diagnostic
 from pdctl.program import Rule
-from pdctl.rules import flags, kinds, network, pairing, passed_on, placement, shape
+from pdctl.rules import flags, json_text, kinds, network, pairing, passed_on, placement, shape
 from pdctl.topology.model import Topology
 
 __all__ = ["Rule", "all_rules", "check"]
@@ -25,6 +25,7 @@ def all_rules(topology: Topology) -> tuple[Rule, ...]:
         network.RULES,
         passed_on.RULES,
         flags.RULES,
+        json_text.RULES,
     )
     named = (
         plugins.program("engines", topology.engine.kind),

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pdctl.diagnostics import Diagnostic, Severity
-from pdctl.flagtable.shelf import choose_table
+from pdctl.flagtable.model import Flag
+from pdctl.flagtable.reading import as_read
+from pdctl.flagtable.shelf import ChosenTable, choose_table
 from pdctl.topology.model import Args, ArgValue, Role, Topology
 from pdctl.topology.source import DocumentPath, dotted
 
@@ -44,19 +46,22 @@ class Stated:
 def stated_arg(topology: Topology, role: Role, flag: str) -> Stated | None:
     """What `role` gets for `flag`: its own word, else that of `defaults`; None where both are silent.
 
-    Either may say it by an alias, a short form, or the name that another version has for it.
+    Either may say it by an alias, a short form, or the name that another version has for it. The value is as
+    the program reads it: 64 for `"64"`.
     """
     for name, args in ((role.name, role.args), ("defaults", topology.defaults.args)):
-        key = flag if flag in args else _other_name(topology, args, flag)
+        if not args:
+            continue
+        chosen = choose_table(topology.engine.kind, topology.engine.version)
+        wanted = None if chosen is None else chosen.table.flag(flag)
+        key = flag if flag in args else _other_name(args, wanted, chosen)
         if key is not None:
-            value = args[key]
+            value = as_read(wanted, args[key])
             return None if value is None else Stated(value=value, path=(name, "args", key))
     return None
 
 
-def _other_name(topology: Topology, args: Args, flag: str) -> str | None:
-    chosen = choose_table(topology.engine.kind, topology.engine.version) if args else None
-    wanted = None if chosen is None else chosen.table.flag(flag)
+def _other_name(args: Args, wanted: Flag | None, chosen: ChosenTable | None) -> str | None:
     if chosen is None or wanted is None:
         return None
     return next((key for key in args if key != wanted.negation and chosen.table.find(key) is wanted), None)

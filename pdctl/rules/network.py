@@ -13,6 +13,9 @@ from pdctl.topology.source import DocumentPath
 
 _FIRST_UNPRIVILEGED_PORT = 1024
 
+# As /etc/hosts of common distributions has them; `localhost` and what ends so are by RFC 6761.
+_LOOPBACK_NAMES = frozenset({"localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"})
+
 
 def _ports_need_no_privilege(topology: Topology) -> Iterable[Diagnostic]:
     asked: tuple[tuple[DocumentPath, int | None], ...] = (
@@ -77,19 +80,25 @@ def _peers_can_reach_addresses(topology: Topology) -> Iterable[Diagnostic]:
 
 
 def _is_unspecified(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_unspecified
-    except ValueError:
-        return False  # a name
+    number = _number(address)
+    return number is not None and number.is_unspecified
 
 
 def is_loopback(address: str) -> bool:
-    if address == "localhost":
+    if address.lower().rstrip(".") in _LOOPBACK_NAMES or address.lower().endswith(".localhost"):
         return True
+    number = _number(address)
+    return number is not None and number.is_loopback
+
+
+def _number(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address in numbers, an IPv4 one that is wrapped in IPv6 as itself; None for a name."""
     try:
-        return ipaddress.ip_address(address).is_loopback
+        # Resolvers read digits alone as a number, and 0 as 0.0.0.0.
+        number = ipaddress.ip_address(int(address) if address.isdecimal() else address)
     except ValueError:
-        return False  # a name
+        return None
+    return number.ipv4_mapped or number if isinstance(number, ipaddress.IPv6Address) else number
 
 
 RULES = (

@@ -19,6 +19,7 @@ from pdctl.rules.sglang import (
     stages,
     staging,
     start,
+    timing,
     transport,
 )
 
@@ -38,6 +39,7 @@ RULES = (
     *stages.RULES,
     *staging.RULES,
     *start.RULES,
+    *timing.RULES,
     *transport.RULES,
 )
 

@@ -11,13 +11,15 @@ from pdctl.program import Rule
 from pdctl.rules.base import Stated, at_value, line_of, stated_arg
 from pdctl.rules.pairing import agree
 from pdctl.rules.sglang.processes import Variables, process_variables
-from pdctl.rules.sglang.reading import backend_of, first_stated, is_at_most
-from pdctl.topology.model import ArgValue, Topology
+from pdctl.rules.sglang.reading import backend_of, first_stated, is_at_most, word
+from pdctl.topology.model import ArgValue, Role, Topology
 
 _LAST_MORI_WITHOUT_COUNT = "0.5.12.post1"  # from 0.5.13 on, MoRI compares the number of state components
 
 # Backends with published deployments that draft on decode alone (InferenceX, B200 and B300 recipes).
 _ONE_SIDED_DRAFTING = frozenset({"nixl"})
+
+_DRAFTS_WITHOUT_KV = frozenset({"NGRAM"})  # srt/speculative/spec_info.py, has_draft_kv
 
 _SAME_DTYPES = {"bfloat16": "bf16"}
 
@@ -132,9 +134,7 @@ def _other_side(topology: Topology, other: Stated | None, setting: _Shared) -> s
 
 
 def _both_draft(topology: Topology) -> Iterable[Diagnostic]:
-    prefill, decode = (
-        first_stated(topology, role, "speculative-algorithm", "speculative-algo") for role in topology.roles
-    )
+    prefill, decode = (_drafting(topology, role) for role in topology.roles)
     backend = backend_of(topology)
     if (prefill is None) == (decode is None) or backend in _ONE_SIDED_DRAFTING:
         return
@@ -153,6 +153,12 @@ def _both_draft(topology: Topology) -> Iterable[Diagnostic]:
         ),
         help="set the speculative flags under `defaults.args`; step counts may differ by role",
     )
+
+
+def _drafting(topology: Topology, role: Role) -> Stated | None:
+    """Where a role drafts with KV of its own."""
+    stated = first_stated(topology, role, "speculative-algorithm", "speculative-algo")
+    return None if (word(stated) or "").upper() in _DRAFTS_WITHOUT_KV else stated
 
 
 RULES = (

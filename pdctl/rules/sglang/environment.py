@@ -9,12 +9,10 @@ from pdctl.diagnostics import Diagnostic, Severity
 from pdctl.program import Rule
 from pdctl.rules.base import at_value
 from pdctl.rules.sglang.reading import NEWEST_READ, backend_of, is_at_most
-from pdctl.rules.sglang.variables import variables
+from pdctl.rules.sglang.variables import PREFIX, modern_name, variables
 from pdctl.topology.model import Env, Topology
 from pdctl.topology.nearest import nearest
 from pdctl.topology.source import DocumentPath, dotted
-
-_PREFIX, _OLD_PREFIX = "SGLANG_", "SGL_"  # SGLang copies SGL_X to SGLANG_X at import (srt/environ.py)
 
 # Variables that recipes still carry and no release in the table reads, with what took their place.
 _GONE: Mapping[str, str] = {
@@ -73,8 +71,8 @@ def _variables(topology: Topology) -> Iterator[_Variable]:
 
 def _names_are_known(topology: Topology) -> Iterable[Diagnostic]:
     for variable in _variables(topology):
-        name = _modern(variable.name)
-        if not name.startswith(_PREFIX) or name in _GONE:
+        name = modern_name(variable.name)
+        if not name.startswith(PREFIX) or name in _GONE:
             continue
         entry = variables().get(name)
         if entry is None:
@@ -93,8 +91,8 @@ def _names_are_known(topology: Topology) -> Iterable[Diagnostic]:
 
 def _names_are_still_read(topology: Topology) -> Iterable[Diagnostic]:
     for variable in _variables(topology):
-        name = _modern(variable.name)
-        entry = variables().get(name) if name.startswith(_PREFIX) else None
+        name = modern_name(variable.name)
+        entry = variables().get(name) if name.startswith(PREFIX) else None
         if name in _GONE:
             yield _warning(topology, variable, "PD291", f"SGLang no longer reads `{name}`", _GONE[name])
         elif entry is not None and entry.last != NEWEST_READ and not is_at_most(topology, entry.last):
@@ -122,7 +120,7 @@ def _presence_is_meant(topology: Topology) -> Iterable[Diagnostic]:
 
 def _values_parse(topology: Topology) -> Iterable[Diagnostic]:
     for variable in _variables(topology):
-        entry = variables().get(_modern(variable.name)) if variable.name.startswith("SGL") else None
+        entry = variables().get(modern_name(variable.name)) if variable.name.startswith("SGL") else None
         if entry is not None and not _parses(variable.value, entry.kind):
             yield _warning(
                 topology,
@@ -159,15 +157,11 @@ def _plan_keeps_its_variables(topology: Topology) -> Iterable[Diagnostic]:
                 "the plan gives each process its devices",
                 "remove it; `cluster.devices_per_node` counts",
             )
-        elif _modern(variable.name) == _REFUSED and not is_at_most(topology, "0.5.20"):
+        elif modern_name(variable.name) == _REFUSED and not is_at_most(topology, "0.5.20"):
             why, hint = "SGLang refuses to start with it", "set the flag `sampling-mask-max-tokens`"
         else:
             continue
         yield at_value(topology, variable.path, "PD293", f"`{variable.name}` can't be set: {why}", help=hint)
-
-
-def _modern(name: str) -> str:
-    return _PREFIX + name.removeprefix(_OLD_PREFIX) if name.startswith(_OLD_PREFIX) else name
 
 
 def _warning(topology: Topology, variable: _Variable, code: str, message: str, hint: str) -> Diagnostic:

@@ -11,7 +11,7 @@ from pdctl.rules.sglang.processes import Variables, process_variables
 from pdctl.rules.sglang.reading import backend_of, is_at_most
 from pdctl.topology.model import Topology
 
-_POOL, _PROTOCOL = "SGLANG_MOONCAKE_CUSTOM_MEM_POOL", "MOONCAKE_PROTOCOL"
+POOL, _PROTOCOL = "SGLANG_MOONCAKE_CUSTOM_MEM_POOL", "MOONCAKE_PROTOCOL"
 _ALLOCATORS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 _POOLS = ("NVLINK", "BAREX", "INTRA_NODE_NVLINK")
 _LAST_WITHOUT_EFA_CHECK = "0.5.20"  # where the transfer fails instead
@@ -22,9 +22,9 @@ def _pools_exist(topology: Topology) -> Iterable[Diagnostic]:
     if backend_of(topology) != "mooncake":
         return
     for role in topology.roles:
-        for variables in process_variables(topology, role, _POOL):
-            stated = variables.get(_POOL)
-            if stated is None or _pool(stated) in _POOLS:
+        for variables in process_variables(topology, role, POOL):
+            stated = variables.get(POOL)
+            if stated is None or pool_of(stated) in _POOLS:
                 continue
             yield at_value(
                 topology,
@@ -42,7 +42,7 @@ def _the_network_can_send_it(topology: Topology) -> Iterable[Diagnostic]:
     if backend_of(topology) != "mooncake":
         return
     for role in topology.roles:
-        for variables in process_variables(topology, role, _PROTOCOL, _POOL, *_ALLOCATORS):
+        for variables in process_variables(topology, role, _PROTOCOL, POOL, *_ALLOCATORS):
             protocol = variables.get(_PROTOCOL)
             if protocol is None or str(protocol.value).strip().lower() != "efa":
                 continue
@@ -63,16 +63,17 @@ def _the_network_can_send_it(topology: Topology) -> Iterable[Diagnostic]:
 
 def _virtual_memory(variables: Variables) -> Iterable[tuple[str, Stated]]:
     """What makes allocations through CUDA's virtual memory functions."""
-    pool = variables.get(_POOL)
-    if pool is not None and _pool(pool) in ("NVLINK", "BAREX"):
-        yield _POOL, pool
+    pool = variables.get(POOL)
+    if pool is not None and pool_of(pool) in ("NVLINK", "BAREX"):
+        yield POOL, pool
     for name in _ALLOCATORS:
         stated = variables.get(name)
         if stated is not None and _is_expandable(str(stated.value)):
             yield name, stated
 
 
-def _pool(stated: Stated) -> str:
+def pool_of(stated: Stated) -> str:
+    """The pool that SGLang makes of the word; it may be none that exists."""
     word = str(stated.value)
     return "NVLINK" if word.lower() == "true" else word
 

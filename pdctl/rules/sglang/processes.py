@@ -9,6 +9,7 @@ from pdctl.inventory import Node, declared
 from pdctl.plan.model import RoleKind
 from pdctl.plan.placement import place
 from pdctl.rules.base import Stated
+from pdctl.rules.sglang.variables import OLD_PREFIX, PREFIX
 from pdctl.topology.model import Host, Role, Topology
 from pdctl.topology.source import DocumentPath
 
@@ -67,14 +68,30 @@ def _of_process(
     # No rule compares stores: all processes of a plan get the same default.
     planned = planned_env(topology, role, _node(host), default_store=None) if left_to_plan else {}
     for name in names:
-        if host is not None and name in host.env:
-            yield name, Stated(value=host.env[name], path=("cluster", "nodes", index or 0, "env", name))
-        elif name in role.env:
-            yield name, Stated(value=role.env[name], path=(role.name, "env", name))
-        elif name in topology.defaults.env:
-            yield name, Stated(value=topology.defaults.env[name], path=("defaults", "env", name))
-        elif name in planned:
-            yield name, Stated(value=planned[name], path=planned_at(name, index))
+        written = (_written(topology, role, index, host, each) for each in (_old_name(name), name))
+        stated = next((each for each in written if each is not None), None)
+        if stated is None and name in planned:
+            stated = Stated(value=planned[name], path=planned_at(name, index))
+        if stated is not None:
+            yield name, stated
+
+
+def _written(
+    topology: Topology, role: Role, index: int | None, host: Host | None, name: str
+) -> Stated | None:
+    """The document's own word for a variable, of the layer that wins."""
+    if host is not None and name in host.env:
+        return Stated(value=host.env[name], path=("cluster", "nodes", index or 0, "env", name))
+    if name in role.env:
+        return Stated(value=role.env[name], path=(role.name, "env", name))
+    if name in topology.defaults.env:
+        return Stated(value=topology.defaults.env[name], path=("defaults", "env", name))
+    return None
+
+
+def _old_name(name: str) -> str:
+    """What SGLang copies over the variable where it is set; its own name for those of others."""
+    return OLD_PREFIX + name.removeprefix(PREFIX) if name.startswith(PREFIX) else name
 
 
 def planned_at(name: str, index: int | None) -> DocumentPath:
@@ -104,5 +121,5 @@ def _telling_hosts(topology: Topology, role: Role, names: tuple[str, ...]) -> tu
 
 
 def _tells(host: Host, names: tuple[str, ...]) -> bool:
-    named = host.env.keys() & set(names)
-    return bool(named) or (host.interface is not None and not _HOST_FIELDS.keys().isdisjoint(names))
+    is_named = any(name in host.env or _old_name(name) in host.env for name in names)
+    return is_named or (host.interface is not None and not _HOST_FIELDS.keys().isdisjoint(names))

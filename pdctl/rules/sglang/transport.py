@@ -1,4 +1,4 @@
-"""Threads, time-outs and the fabric of the KV transfer."""
+"""Threads and the fabric of the KV transfer."""
 
 from __future__ import annotations
 
@@ -7,20 +7,15 @@ from collections.abc import Iterable, Mapping
 from pdctl.diagnostics import Diagnostic, Severity
 from pdctl.program import Rule
 from pdctl.rules.base import at_value
+from pdctl.rules.sglang.memory_pool import POOL, pool_of
 from pdctl.rules.sglang.processes import process_variables
 from pdctl.rules.sglang.reading import backend_of, number
-from pdctl.topology.model import Topology
+from pdctl.topology.model import IbDevices, Role, Topology
 from pdctl.topology.source import DocumentPath
 
 # sglang srt/disaggregation/mooncake/conn.py: min(max(4, cpus // 16), 12) threads for 4 queues.
 _FEWEST_THREADS, _MOST_THREADS = 4, 12
 _THREADS, _QUEUES = "SGLANG_DISAGGREGATION_THREAD_POOL_SIZE", "SGLANG_DISAGGREGATION_QUEUE_SIZE"
-
-_ENDLESS_S = 1_000_000  # eleven days; published recipes go to 100000
-_TIMEOUT_VARIABLES = (
-    "SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT",
-    "SGLANG_DISAGGREGATION_WAITING_TIMEOUT",
-)
 
 
 def _queues_have_threads(topology: Topology) -> Iterable[Diagnostic]:
@@ -45,31 +40,6 @@ def _queues_have_threads(topology: Topology) -> Iterable[Diagnostic]:
                 notes=("with fewer threads than queues, prefill ends with an assertion",),
                 help=f"set `transfer.threads: {num_queues}` or more",
             )
-
-
-def _time_outs_end(topology: Topology) -> Iterable[Diagnostic]:
-    for path, seconds in _time_outs(topology).items():
-        if seconds >= _ENDLESS_S:
-            yield at_value(
-                topology,
-                path,
-                "PD324",
-                f"a time-out of {seconds} seconds never ends a transfer that is stuck",
-                severity=Severity.WARNING,
-                notes=("requests of a peer that died hold KV pages until then",),
-                help="set what the longest prefill and its queue may take, in minutes",
-            )
-
-
-def _time_outs(topology: Topology) -> dict[DocumentPath, int]:
-    found: dict[DocumentPath, int] = {}
-    for role in topology.roles:
-        for variables in process_variables(topology, role, *_TIMEOUT_VARIABLES):
-            for stated in variables.values():
-                seconds = number(stated)
-                if seconds is not None:
-                    found[stated.path] = seconds
-    return found
 
 
 def _fabric_reaches(topology: Topology) -> Iterable[Diagnostic]:
@@ -101,23 +71,25 @@ def _fabric_reaches(topology: Topology) -> Iterable[Diagnostic]:
 
 
 def _variable_for_many_nodes(topology: Topology) -> Iterable[Diagnostic]:
-    found = (
-        stated.path
+    if backend_of(topology) != "mooncake":
+        return
+    found = {
+        stated.path: f"{name}: {stated.value}"
         for role in topology.roles
-        for variables in process_variables(topology, role, "MC_FORCE_MNNVL")
-        for stated in variables.values()
-    )
-    for path in dict.fromkeys(found):
-        if backend_of(topology) == "mooncake":
-            yield at_value(
-                topology,
-                path,
-                "PD421",
-                "`MC_FORCE_MNNVL` asks for NVLink between nodes, and the cluster is one node",
-                severity=Severity.WARNING,
-                notes=("engines end at start where the fabric isn't there; any value counts, even 0",),
-                help="remove it, and set `transfer.nvlink: intra_node` for NVLink inside the node",
-            )
+        for variables in process_variables(topology, role, "MC_FORCE_MNNVL", POOL)
+        for name, stated in variables.items()
+        if name != POOL or pool_of(stated) == "NVLINK"
+    }
+    for path, shown in found.items():
+        yield at_value(
+            topology,
+            path,
+            "PD421",
+            f"`{shown}` asks for NVLink between nodes, and the cluster is one node",
+            severity=Severity.WARNING,
+            notes=("engines end at start where the fabric isn't there",),
+            help="remove it, and set `transfer.nvlink: intra_node` for NVLink inside the node",
+        )
 
 
 def _device_maps_are_whole(topology: Topology) -> Iterable[Diagnostic]:
@@ -148,6 +120,46 @@ def _device_maps_are_whole(topology: Topology) -> Iterable[Diagnostic]:
             )
 
 
+def _roles_share_rails(topology: Topology) -> Iterable[Diagnostic]:
+    """On a fabric where a NIC reaches only those of its own rail, the rest falls back to TCP in silence."""
+    devices = topology.transfer.ib_devices
+    if devices is None or not devices.per_node:
+        return
+    prefill, decode = (_first_by_width(topology, devices, role) for role in topology.roles)
+    widths = ((sent, received) for sent in prefill for received in decode if sent != received)
+    sent, received = next(widths, (0, 0))
+    if sent and received:
+        other = decode[received]
+        yield at_value(
+            topology,
+            ("transfer", "ib_devices", "per_node", other),
+            "PD430",
+            f"`{prefill[sent]}` sends over {sent} RDMA devices, `{other}` receives over {received}",
+            severity=Severity.WARNING,
+            notes=("where a device reaches only those of its own rail, the others fall back or fail",),
+            help="name the same rails on every node, unless all devices reach each other",
+        )
+
+
+def _first_by_width(topology: Topology, devices: IbDevices, role: Role) -> dict[int, str]:
+    """Numbers of RDMA devices that nodes of a role are given, each with the first such node."""
+    nodes = topology.cluster.nodes
+    hosts = () if isinstance(nodes, int) else nodes
+    found: dict[int, str] = {}
+    for host in hosts:
+        if not role.on or host.name in role.on:
+            found.setdefault(len(_names(devices, host.name)), host.name)
+    found.pop(0, None)  # left out: the backend finds them
+    return found
+
+
+def _names(devices: IbDevices, node: str) -> frozenset[str]:
+    mine = devices.on(node)
+    if mine is None:
+        return frozenset()
+    return frozenset((*mine.shared, *(name for names in mine.by_device.values() for name in names)))
+
+
 def _num_devices(topology: Topology, node: str) -> int:
     nodes = topology.cluster.nodes
     host = None if isinstance(nodes, int) else next((each for each in nodes if each.name == node), None)
@@ -156,8 +168,8 @@ def _num_devices(topology: Topology, node: str) -> int:
 
 
 RULES = (
+    Rule(code="PD430", check=_roles_share_rails),
     Rule(code="PD426", check=_device_maps_are_whole),
-    Rule(code="PD324", check=_time_outs_end),
     Rule(code="PD420", check=_queues_have_threads),
     Rule(code="PD421", check=_fabric_reaches),
 )

@@ -10,6 +10,13 @@ from functools import cache
 from pdctl.flagtable.versions import version_key
 from pdctl.resources import resource_path
 
+# SGLang copies SGL_X to SGLANG_X at import, over what is there (srt/environ.py, _handle_deprecated_envs).
+PREFIX, OLD_PREFIX = "SGLANG_", "SGL_"
+
+
+def modern_name(name: str) -> str:
+    return PREFIX + name.removeprefix(OLD_PREFIX) if name.startswith(OLD_PREFIX) else name
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:

@@ -27,7 +27,11 @@ ALONE = "cluster:\n  executor: ssh\n  nodes: [{{name: a, address: {0}}}]\n"
         (SEVERAL, "127.0.0.1", True),
         (SEVERAL, "localhost", True),
         (SEVERAL, "'::1'", True),
+        (SEVERAL, "localhost.localdomain", True),
+        (SEVERAL, "'::ffff:127.0.0.1'", True),
         (SEVERAL, "0.0.0.0", True),
+        (SEVERAL, "'0'", True),
+        (SEVERAL, "'2130706433'", True),  # 127.0.0.1 as one number
         (SEVERAL, "10.0.0.1", False),
         (SEVERAL, "gpu-node-1", False),
         (ALONE, "127.0.0.1", False),  # all processes share one host

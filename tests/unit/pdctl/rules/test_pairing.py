@@ -25,6 +25,8 @@ DIFFER = "prefill and decode use different page sizes"
         "prefill: {args: {page-size: 64}}\ndecode: {args: {page-size: 64}}\n",
         "defaults: {args: {page-size: 64}}\ndecode: {args: {page-size: 64}}\n",
         "decode: {args: {page-size: 16}}\n",  # what prefill takes by default
+        "decode: {args: {page-size: '16'}}\n",  # the program reads text
+        "prefill: {args: {page-size: 64}}\ndecode: {args: {page-size: ['64']}}\n",
     ],
 )
 def test_equal_page_sizes_are_fine_however_they_are_said(found: Found, lines: str) -> None:

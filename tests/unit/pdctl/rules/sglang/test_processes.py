@@ -140,3 +140,8 @@ def test_a_node_may_raise_the_dispatch_limit(said: Said) -> None:
 def test_what_a_field_sets_for_both_roles_may_be_written_out_for_one(said: Said) -> None:
     decode = "{env: {SGLANG_MOONCAKE_CUSTOM_MEM_POOL: NVLINK}}"
     assert said(transfer="{backend: mooncake, nvlink: mnnvl}", decode=decode) == []
+
+
+def test_an_old_prefix_is_copied_over_the_new_one() -> None:
+    lines = "defaults: {env: {SGL_X: old, SGLANG_X: new}}\ndecode: {env: {SGLANG_X: newer}}\n"
+    assert read(lines, "decode", "SGLANG_X") == [{"SGLANG_X": ("old", "defaults.env.SGL_X")}]

@@ -218,7 +218,7 @@ def test_the_allocation_policy_is_checked_where_it_exists(said: Said) -> None:
         ("0.5.23", "mooncake", "EAGLE", None, ["warning PD314"]),
         ("0.5.20", "mooncake", "EAGLE", None, ["warning PD314", "error PD281"]),
         ("0.5.20", "ascend", "EAGLE", None, ["warning PD314"]),
-        ("0.5.23", "mooncake", "NGRAM", None, ["warning PD314", "error PD281"]),
+        ("0.5.23", "mooncake", "NGRAM", None, ["error PD281"]),
         ("0.5.23", "mooncake", "EAGLE", "EAGLE", ["error PD281"]),
     ],
 )
@@ -277,3 +277,23 @@ def test_roles_that_switch(said: Said) -> None:
     assert said(defaults=switching) == []
     assert said(defaults=switching, decode="{instances: 8}") == ["error PD288"]
     assert said(defaults=switching, prefill="{parallel: {pp: 2}}") == ["error PD288"]
+
+
+@pytest.mark.parametrize(
+    ("prefill", "decode", "found"),
+    [
+        ("speculative-algorithm: NGRAM", "", []),  # its drafts have no KV
+        ("speculative-algorithm: [EAGLE]", "", ["warning PD314"]),
+        ("kv-cache-dtype: fp8_e4m3", "kv-cache-dtype: [fp8_e4m3]", []),
+        ("chunked-prefill-size: ['100'], page-size: 64", "page-size: ['64']", ["error PD278"]),
+    ],
+)
+def test_values_in_lists_and_quotes(said: Said, prefill: str, decode: str, found: list[str]) -> None:
+    assert said(prefill=f"{{args: {{{prefill}}}}}", decode=f"{{args: {{{decode}}}}}") == found
+
+
+def test_experts_and_graphs_in_lists_and_quotes(said: Said) -> None:
+    args = "moe-a2a-backend: [deepep], ep-num-redundant-experts: '3', cuda-graph-bs-decode: ['8', '600']"
+    decode = f"{{nodes: 4, parallel: {{tp: 32, attn_dp: 32}}, args: {{{args}}}}}"
+    model = "{path: deepseek-ai/DeepSeek-R1}"
+    assert sorted(said(model=model, decode=decode)) == ["error PD271", "error PD273"]

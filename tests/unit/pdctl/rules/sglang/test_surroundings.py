@@ -138,3 +138,69 @@ def test_interfaces(said: Said, env: str, nodes: int, found: list[str]) -> None:
 def test_maps_of_rdma_devices(said: Said, devices: str, found: list[str]) -> None:
     cluster = "{executor: ssh, devices_per_node: 2, nodes: [{name: a}]}"
     assert said(cluster=cluster, transfer=f"{{backend: mooncake, ib_devices: {devices}}}") == found
+
+
+@pytest.mark.parametrize(
+    ("per_node", "found"),
+    [
+        ("{a: [x0, x1], b: [x0, x1]}", []),
+        ("{a: [x0, x1], b: [y0, y1]}", []),  # other names for the same rails
+        ("{a: [x0, x1], b: [x0]}", ["warning PD430"]),
+        ("{a: [x0, x1]}", []),  # the backend finds those of b
+    ],
+)
+def test_rails_of_both_roles(said: Said, per_node: str, found: list[str]) -> None:
+    cluster = "{executor: ssh, devices_per_node: 8, nodes: [{name: a}, {name: b}]}"
+    transfer = f"{{backend: mooncake, ib_devices: {{per_node: {per_node}}}}}"
+    roles = {"prefill": "{on: [a]}", "decode": "{on: [b]}"}
+    assert said(cluster=cluster, transfer=transfer, **roles) == found
+
+
+WAITING = "SGLANG_DISAGGREGATION_WAITING_TIMEOUT: '600'"
+
+
+@pytest.mark.parametrize(
+    ("prefill", "decode", "defaults", "found"),
+    [
+        (WAITING, "", "", ["warning PD432"]),
+        (WAITING, WAITING, "", []),
+        ("", WAITING, "", []),
+        ("", "", WAITING, []),
+        ("", "SGLANG_DISAGGREGATION_QUEUE_SIZE: '4'", "", ["warning PD432"]),
+        ("SGLANG_DISAGGREGATION_QUEUE_SIZE: '4'", "", "", []),
+    ],
+)
+def test_variables_reach_the_role_that_reads_them(
+    said: Said, prefill: str, decode: str, defaults: str, found: list[str]
+) -> None:
+    envs = {"prefill": prefill, "decode": decode, "defaults": defaults}
+    assert said(**{name: f"{{env: {{{env}}}}}" for name, env in envs.items()}) == found
+
+
+@pytest.mark.parametrize(
+    ("seconds", "transfer", "decode", "found"),
+    [
+        (300, "waiting_timeout_s: 600", "{}", ["warning PD431"]),
+        (900, "waiting_timeout_s: 600", "{}", []),
+        (300, "queues: 4", f"{{env: {{{WAITING}}}}}", ["warning PD431"]),
+        (300, "queues: 4", "{}", []),
+    ],
+)
+def test_the_router_waits_longer_than_decode(
+    said: Said, seconds: int, transfer: str, decode: str, found: list[str]
+) -> None:
+    router = f"{{kind: sglang_router, request_timeout_s: {seconds}}}"
+    assert said(transfer=f"{{backend: mooncake, {transfer}}}", decode=decode, router=router) == found
+
+
+@pytest.mark.parametrize(
+    ("env", "found"),
+    [
+        ("MC_FORCE_MNNVL: '0'", ["warning PD292", "warning PD421"]),
+        ("SGLANG_MOONCAKE_CUSTOM_MEM_POOL: NVLINK", ["warning PD421"]),
+        ("SGLANG_MOONCAKE_CUSTOM_MEM_POOL: INTRA_NODE_NVLINK", []),
+        ("NCCL_MNNVL_ENABLE: '1'", []),  # NCCL looks for itself
+    ],
+)
+def test_variables_of_a_fabric_on_one_node(said: Said, env: str, found: list[str]) -> None:
+    assert said(cluster=ONE_NODE, defaults=f"{{env: {{{env}}}}}") == found
