@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import cache
 
 _VERSION = re.compile(
     r"v?(?P<release>\d+(?:\.\d+)*)"
@@ -16,6 +17,7 @@ _PHASES = {"dev": -4, "a": -3, "b": -2, "rc": -1, None: 0}
 VersionKey = tuple[tuple[int, ...], int, int, int]
 
 
+@cache
 def version_key(version: str) -> VersionKey | None:
     """A key that sorts as releases follow each other: 0.5.9 < 0.5.10rc0 < 0.5.10 < 0.5.10.post1.
 

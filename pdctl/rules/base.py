@@ -64,7 +64,11 @@ def stated_arg(topology: Topology, role: Role, flag: str) -> Stated | None:
 def _other_name(args: Args, wanted: Flag | None, chosen: ChosenTable | None) -> str | None:
     if chosen is None or wanted is None:
         return None
-    return next((key for key in args if key != wanted.negation and chosen.table.find(key) is wanted), None)
+    exact = chosen.table.by_spelling
+    for key in args:  # asked for every flag by every rule: nearly all keys are plain names of other flags
+        if (exact.get(key) or chosen.table.find(key)) is wanted and key != wanted.negation:
+            return key
+    return None
 
 
 def line_of(topology: Topology, path: DocumentPath) -> str:
