@@ -37,16 +37,21 @@ CASES = sorted((ROOT / "tests" / "golden" / "cases" / "b").glob("*.yaml"))
 
 @dataclass(frozen=True)
 class Lack:
-    """Hardware that a flag asks for, and what SGLang says where it is missing; by flag in `LACKING`."""
+    """Hardware that a flag asks for, by that flag in `LACKING`."""
 
     what: str
-    refusal: str  # the beginning, as a regular expression
+    asking: str  # a value that asks for it
+    refusal: str  # what SGLang says where it is missing: the beginning, as a regular expression
 
 
 LACKING = {
-    "disaggregation-ib-device": Lack("an InfiniBand device", "RuntimeError: InfiniBand sysfs path not found"),
-    "attention-backend": Lack("a Blackwell GPU", r"ValueError: TRTLLM M[HL]A backend .*on Blackwell GPUs"),
-    "device": Lack("an Ascend NPU", "ImportError: torch_npu is required"),
+    "disaggregation-ib-device": Lack(
+        "an InfiniBand device", "mlx5_0", "RuntimeError: InfiniBand sysfs path not found"
+    ),
+    "attention-backend": Lack(
+        "a Blackwell GPU", "trtllm_mla", r"ValueError: TRTLLM M[HL]A backend .*on Blackwell GPUs"
+    ),
+    "device": Lack("an Ascend NPU", "npu", "ImportError: torch_npu is required"),
 }
 
 
@@ -129,14 +134,8 @@ def flag_of_what_is_lacking(error: str) -> str | None:
 @pytest.mark.parametrize("version", known_versions("sglang"))
 def test_what_is_lacking_here_is_lacking_for_every_version(version: str, real_parser, model_of):
     """So the list has nothing that could be resolved after all."""
-    asking = {
-        "disaggregation-ib-device": ["mlx5_0"],
-        "attention-backend": ["trtllm_mla"],
-        "device": ["npu"],
-    }
-    assert asking.keys() == LACKING.keys()
-    for flag, values in asking.items():
-        words = ["--disaggregation-mode", "prefill", f"--{flag}", *values]
+    for flag, lack in LACKING.items():
+        words = ["--disaggregation-mode", "prefill", f"--{flag}", lack.asking]
         assert resolve_here(real_parser(version), of_model(words, model_of("mla")), {}) == (None, [flag])
 
 

@@ -29,7 +29,7 @@ import flags
 import model_facts
 import torch
 
-# The generation that releases before 0.5.20 ask the GPU for when a model has sparse attention.
+# What a GPU would answer: some releases ask it for its generation when a model has sparse attention.
 HOPPER = (9, 0)
 
 
