@@ -25,7 +25,19 @@ Family = Literal["engines", "routers", "executors"]
 
 # Modules of a family's folder that others build on; they name no plug-in.
 _SHARED_MODULES = frozenset(
-    {"base", "flags", "answers", "archive", "calls", "link", "lock_call", "shell", "shimmed", "streams"}
+    {
+        "base",
+        "flags",
+        "answers",
+        "archive",
+        "calls",
+        "link",
+        "lock_call",
+        "remote_command",
+        "shell",
+        "shimmed",
+        "streams",
+    }
 )
 
 
