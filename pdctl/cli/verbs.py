@@ -11,6 +11,7 @@ HELP_OF_VERBS: dict[str, str] = {
     "plan": "Show every process that `up` would run.",
     "render": "Write a topology's plan as scripts, to read or to run by hand.",
     "diff": "Show what `up` would change, and why.",
+    "doctor": "Look whether the nodes can run a topology.",
     "up": "Make what runs equal to a topology, and prove that it serves.",
     "status": "Show what runs.",
     "logs": "Show the output of processes, merged.",

@@ -23,7 +23,7 @@ LAYERS = (
     ("program", "plugins"),
     ("engines", "routers", "rules", "explain", "explanations"),
     ("compiler",),
-    ("health", "metrics", "apply"),
+    ("health", "metrics", "apply", "doctor"),
     ("lifecycle",),
     ("views",),
     ("cli",),

@@ -1,0 +1,211 @@
+"""Nodes meet over TCP: one listens for a moment, its peers dial, and both see whether packets get through.
+
+First all nodes listen (a part of `survey`), then all dial (the verb `dial`). A door greets whoever comes with
+its token, then sends enough for full packets: a path that loses those (jumbo frames on one side only) lets
+every connection open and every large message hang. The attendant of the doors leaves when all who were
+expected have come, or its time is up; `hang_up` sends it away earlier.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+import socket
+import threading
+import time
+
+from .proc import Table, read_process, send_signal
+from .record import RequestError, checked_nodes
+
+MAX_TARGETS = 4096
+MAX_LIFETIME_S = 60.0
+AT_ONCE = 256  # threads that dial
+SEND_TIMEOUT_S = 1.0
+PADDING_BYTES = 32 << 10  # several packets, also of 9,000 bytes, and within what a kernel takes at once
+DEFAULT_TIMEOUT_S = 3.0
+
+
+class Door:
+    """One listening socket, or the `problem` why there is none. `num_visits` peers are expected."""
+
+    def __init__(self, request: object) -> None:
+        if not isinstance(request, dict) or not isinstance(request.get("token"), str):
+            raise RequestError("a door has no `token`")
+        self.greeting = greeting(request["token"])
+        self.num_visits = int(request.get("num_visits") or 0)
+        self.lifetime_s = min(float(request.get("lifetime_s") or 0.0), MAX_LIFETIME_S)
+        self.listener: socket.socket | None = None
+        self.port: int | None = None
+        self.problem: str | None = None
+        try:
+            self.listener = _listen(request.get("host") or "0.0.0.0", int(request.get("port") or 0))
+            self.port = self.listener.getsockname()[1]
+        except OSError as error:
+            # Whoever has a taken port can be dialled, but greets nobody.
+            self.problem = "taken" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
+
+
+def greeting(token: str) -> bytes:
+    return b"pdctl meets %s\n" % token.encode()
+
+
+def open_doors(requests: object) -> list[Door]:
+    """A door for each `{"host", "port", "token", ...}`. Port 0 lets the kernel choose."""
+    if not isinstance(requests, list) or len(requests) > MAX_TARGETS:
+        raise RequestError("`listen` is not a list of at most %d" % MAX_TARGETS)
+    return [Door(request) for request in requests]
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(1024)
+        listener.setblocking(False)  # a visitor may be gone before we come to the door
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def attend(doors: list[Door]) -> dict | None:
+    """Leave a process behind that serves the doors; named by its pid and start, as `hang_up` wants it."""
+    if not doors:
+        return None
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _serve_alone(doors)
+        finally:
+            os._exit(0)
+    for door in doors:
+        door.listener.close()  # ours; the attendant has its own
+    process = read_process(pid)
+    return {"pid": pid, "start_ticks": process.start_ticks if process else 0}
+
+
+def hang_up(nodes: object) -> list[dict]:
+    """Send each `{"pid", "start_ticks"}` away, so that its ports are free again at once."""
+    table = Table()
+    gone = []
+    for attendant in checked_nodes(nodes):
+        process = table.find(attendant.get("pid"), attendant.get("start_ticks"))
+        gone.append({"was_there": process is not None and send_signal(process, signal.SIGKILL)})
+    return gone
+
+
+def _serve_alone(doors: list[Door]) -> None:
+    """In the child: hold none of the caller's files open, or its connection would wait for us."""
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nothing, descriptor)
+    poll = select.poll()
+    by_descriptor = {door.listener.fileno(): door for door in doors}
+    for descriptor in by_descriptor:
+        poll.register(descriptor, select.POLLIN)
+    num_awaited = sum(door.num_visits for door in doors)
+    deadline = time.monotonic() + max(door.lifetime_s for door in doors)
+    while num_awaited > 0 and time.monotonic() < deadline:
+        for descriptor, _ in poll.poll(1000 * max(0.0, deadline - time.monotonic())):
+            num_awaited -= _greet(by_descriptor[descriptor])
+
+
+def _greet(door: Door) -> int:
+    """The greeting in a small packet of its own, the rest in full ones. One visit, whatever comes of it."""
+    try:
+        visitor, _address = door.listener.accept()
+    except OSError:
+        return 0
+    with visitor:
+        visitor.settimeout(SEND_TIMEOUT_S)
+        try:
+            visitor.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            visitor.sendall(door.greeting)
+            visitor.sendall(b"." * PADDING_BYTES)  # the kernel goes on sending when we have closed
+        except OSError:
+            pass
+    return 1
+
+
+def dial_from(nodes: object) -> list[dict]:
+    """`{"outcomes"}` of each node's `{"targets", "timeout_s"}`."""
+    return [{"outcomes": dial(node.get("targets"), node.get("timeout_s"))} for node in checked_nodes(nodes)]
+
+
+def dial(targets: object, timeout_s: object) -> list[dict]:
+    """`{"outcome", "text"}` for each `{"host", "port", "token"}`; without a token a connection is enough.
+
+    Outcomes: `met`, `refused`, `silent` (no answer at all), `unroutable`, `stranger` (somebody else answers),
+    `mute` (accepts and says nothing), `stalled` (full packets don't arrive), `failed`.
+    """
+    if not isinstance(targets, list) or len(targets) > MAX_TARGETS:
+        raise RequestError("`targets` is not a list of at most %d" % MAX_TARGETS)
+    limit_s = float(timeout_s) if isinstance(timeout_s, (int, float)) else DEFAULT_TIMEOUT_S
+    answers: list[dict] = [{} for _ in targets]
+    pending = list(enumerate(targets))
+
+    def work() -> None:
+        while True:
+            try:
+                index, target = pending.pop()
+            except IndexError:
+                return
+            answers[index] = _visit(target, limit_s)
+
+    threads = [threading.Thread(target=work) for _ in range(min(AT_ONCE, len(targets)))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers
+
+
+def _visit(target: object, limit_s: float) -> dict:
+    if not isinstance(target, dict) or not isinstance(target.get("port"), int):
+        return _outcome("failed", "a target has no `port`")
+    deadline = time.monotonic() + limit_s
+    try:
+        connection = socket.create_connection((target.get("host"), target["port"]), timeout=limit_s)
+    except socket.timeout:
+        return _outcome("silent", "no answer within %g s" % limit_s)
+    except ConnectionRefusedError:
+        return _outcome("refused", "connection refused")
+    except socket.gaierror as error:
+        return _outcome("unroutable", "its name has no address: %s" % error.strerror)
+    except OSError as error:
+        return _outcome("unroutable", (error.strerror or str(error)).lower())
+    with connection:
+        return _hear(connection, target.get("token"), deadline)
+
+
+def _hear(connection: socket.socket, token: object, deadline: float) -> dict:
+    if not isinstance(token, str):
+        return _outcome("met", "")
+    wanted, heard = greeting(token), b""
+    num_wanted = len(wanted) + PADDING_BYTES
+    try:
+        while len(heard) < num_wanted:
+            connection.settimeout(max(0.01, deadline - time.monotonic()))
+            chunk = connection.recv(65536)
+            if not chunk:
+                break
+            heard += chunk
+    except socket.timeout:
+        if not heard:
+            return _outcome("mute", "it accepts the connection and says nothing")
+    except OSError as error:
+        return _outcome("failed", "the connection broke: %s" % (error.strerror or error))
+    if not heard.startswith(wanted):
+        return _outcome("stranger", "another program answers there")
+    if len(heard) < num_wanted:
+        return _outcome("stalled", "the connection opens, but full packets don't arrive")
+    return _outcome("met", "")
+
+
+def _outcome(outcome: str, text: str) -> dict:
+    return {"outcome": outcome, "text": text}
