@@ -88,6 +88,15 @@ class LockTaken:
     previous: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warned:
+    """Something may go wrong later; the act goes on."""
+
+    code: str
+    message: str
+    help: str | None
+
+
 Event = (
     Preparing
     | Starting
@@ -100,6 +109,7 @@ Event = (
     | Verifying
     | Verified
     | LockTaken
+    | Warned
 )
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pdctl.clock import Clock, SystemClock
-from pdctl.diagnostics import Diagnostic, DiagnosticError, has_errors
+from pdctl.diagnostics import DiagnosticError, has_errors
 from pdctl.doctor.examine import examine
 from pdctl.doctor.model import DoctorReport
 from pdctl.doctor.survey import BEFORE_UP, EVERYTHING, survey
+from pdctl.events import EventSink, Warned
 from pdctl.executors.base import Executor, NodeAccess
 from pdctl.lifecycle.access import open_deployment
 from pdctl.lifecycle.planning import Planned
 from pdctl.plan.model import LaunchPlan
+from pdctl.reconcile.model import ChangeSet, Op
 from pdctl.topology.model import Topology
 
 
@@ -28,17 +30,22 @@ def doctor_of_deployment(name: str) -> DoctorReport:
     return _look(deployment.require_plan(), deployment.executor, {})
 
 
-def quick_faults(plan: LaunchPlan, nodes: NodeAccess, node_names: Collection[str]) -> tuple[Diagnostic, ...]:
-    """What would keep processes from starting on these nodes, by one call each. Raises when any is an error.
+def look_before(plan: LaunchPlan, changes: ChangeSet, nodes: NodeAccess, sink: EventSink) -> None:
+    """What would keep processes from starting, by one call to each node that will start any.
 
-    Ports are not looked at: applying a plan does that, knowing which processes will give theirs up.
+    Raises `DiagnosticError` with all errors and warnings; warnings alone are told, and the act goes on. Ports
+    are left out: applying a plan looks at them, knowing which processes will give theirs up.
     """
-    part = replace(plan, processes=tuple(each for each in plan.processes if each.node in node_names))
-    verdicts = examine(survey(part, nodes, BEFORE_UP))
+    starting = {each.process_id for each in changes.of(Op.CREATE, Op.REPLACE)}
+    processes = tuple(each for each in plan.processes if each.id in starting)
+    if not processes:
+        return
+    verdicts = examine(survey(replace(plan, processes=processes), nodes, BEFORE_UP))
     faults = tuple(verdict.diagnostic() for verdict in verdicts if verdict.is_fault)
     if has_errors(faults):
         raise DiagnosticError(faults)
-    return faults
+    for each in faults:
+        sink.on(Warned(code=each.code, message=each.message, help=each.help))
 
 
 def planned_versions(topology: Topology) -> dict[str, str]:

@@ -15,6 +15,7 @@ from pdctl.events import EventSink
 from pdctl.executors.base import Executor
 from pdctl.lifecycle.access import open_deployment, records
 from pdctl.lifecycle.audit import audited
+from pdctl.lifecycle.doctor import look_before
 from pdctl.lifecycle.interrupt import interruptible
 from pdctl.lifecycle.locking import locked
 from pdctl.lifecycle.planning import Planned
@@ -32,6 +33,7 @@ from pdctl.status import DeploymentStatus
 class UpOptions:
     wait: bool = True
     canary: bool = True
+    doctor: bool = True  # look first at the nodes where something will start
     deadline_s: float | None = None  # until every process is ready; None: the plan's own
 
 
@@ -75,6 +77,8 @@ def _make_true(
         _refuse_unreachable(plan, {node.name for node in observed.unreachable})
         changes = reconcile(plan, observed, restart=restart_ids)
         note(changes)
+        if options.doctor:
+            look_before(plan, changes, executor, sink)
         apply(
             Change(plan=plan, observed=observed, changes=changes),
             executor,

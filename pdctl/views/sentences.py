@@ -17,6 +17,7 @@ from pdctl.events import (
     Verified,
     Verifying,
     Waiting,
+    Warned,
 )
 from pdctl.views.quantities import duration, size
 from pdctl.views.text import printable
@@ -50,6 +51,8 @@ def sentence(event: Event) -> str:
             return f"verified in {duration(event.elapsed_s)}, the model answers: {answer(event)}"
         case LockTaken():
             return f"took over the lock of {printable(event.previous)}, who is gone"
+        case Warned():
+            return f"warning[{event.code}]: {printable(event.message)}"
 
 
 def answer(event: Verified) -> str:
