@@ -19,7 +19,7 @@ NEEDED_PACKAGES: Mapping[str, tuple[str, ...]] = {
 RDMA_BACKENDS = ("mooncake", "mori")  # over TCP only when they are told so
 _NO_RDMA = ("MC_FORCE_TCP", "MC_FORCE_MNNVL")
 _SEARCH_PATHS = ("PATH", "LD_LIBRARY_PATH")  # which interpreter, which of its libraries
-_FIRST_IMPORT = re.compile(r"\b(?:from|import)\s+(\w+)")
+_IMPORT = re.compile(r"(?:^|[;\n])\s*(?:from|import)\s+(\w+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,7 @@ def packages_of(argv: Sequence[str]) -> tuple[str, ...] | None:
         case ["-m", module]:
             return NEEDED_PACKAGES.get(module, (module.partition(".")[0],))
         case ["-c", code]:
-            found = _FIRST_IMPORT.findall(code)
+            found = _IMPORT.findall(code)
             return (found[-1],) if found else ()
         case _:
             return None
