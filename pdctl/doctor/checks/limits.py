@@ -19,7 +19,7 @@ _WHERE = "in /etc/security/limits.conf, and in sshd's or the scheduler's unit: l
 def check_limits(survey: Survey) -> Iterator[Finding]:
     for needs, facts in survey.answered:
         faults = (*_locked_memory(needs, facts.limits), *_open_files(needs, facts.limits))
-        yield from faults or (LIMITS.ok(needs.name, "memory to lock and files to open are enough"),)
+        yield from faults or (LIMITS.ok(needs.name, "enough to lock and to open"),)
 
 
 def _locked_memory(needs: NodeNeeds, limits: Limits) -> Iterator[Finding]:

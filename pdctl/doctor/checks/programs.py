@@ -23,16 +23,16 @@ def check_programs(survey: Survey) -> Iterator[Finding]:
 
 
 def _ok(needs: NodeNeeds, pairs: tuple[tuple[ProgramNeed, ProgramFacts], ...]) -> Iterator[Finding]:
-    found = [
-        f"{package.name} {package.version}" if package.version else package.name
-        for _need, program in pairs
-        for package in program.packages
-    ]
     if not pairs:
         yield PROGRAMS.skipped(needs.name, "only Python programs can be asked")
-    else:
-        versions = ", ".join(dict.fromkeys(f"Python {program.version}" for _need, program in pairs))
-        yield PROGRAMS.ok(needs.name, f"{versions} with {', '.join(dict.fromkeys(found)) or 'no package'}")
+        return
+    interpreters = [f"Python {program.version}" for _need, program in pairs]
+    # The one that matters most stands first; of all others it is enough that they are there.
+    leading = [
+        next((f"{each.name} {each.version}" for each in program.packages if each.version), None)
+        for _need, program in pairs
+    ]
+    yield PROGRAMS.ok(needs.name, ", ".join(dict.fromkeys([*interpreters, *filter(None, leading)])))
 
 
 def _faults(needs: NodeNeeds, need: ProgramNeed, program: ProgramFacts, survey: Survey) -> Iterator[Finding]:

@@ -152,7 +152,7 @@ def test_another_version_than_planned_is_a_warning_and_between_nodes_an_error(ma
         ("warning", "PD719", "`python3` has sglang 0.5.20, the topology says 0.5.23"),
         ("error", "PD720", "has sglang 0.5.20, other nodes have 0.5.23"),
     ]
-    assert told(findings, "n3") == [("ok", None, "Python 3.11.7 with sglang 0.5.23")]
+    assert told(findings, "n3") == [("ok", None, "Python 3.11.7, sglang 0.5.23")]
 
 
 def files(**fields):
