@@ -13,12 +13,14 @@ import secrets
 import shlex
 from collections.abc import Sequence
 
+from pdctl.executors.shell import Completed
+
 MAX_LINE_BYTES = 128 * 1024 - 1  # what Linux takes as one argument: sshd starts `SHELL -c LINE`
 
 _SAFE_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./,:+-")
 _MARKER = re.compile(r"[A-Za-z0-9_-]+")
 # No quote, backslash, `!` or newline inside these quotes: they are what shells disagree about.
-_DECODE_AND_RUN = """exec /bin/sh -c 'eval "$(printf %b "$0")"' """
+_DECODE_AND_RUN = """exec /bin/sh -c 'eval "$(printf %b "$1")"' sh """
 
 
 def new_marker() -> str:
@@ -53,3 +55,29 @@ def strip_noise(output: bytes, marker: str) -> bytes | None:
 def _octal(script: bytes) -> str:
     """Each unsafe byte as `\\\\0ooo`: any shell makes that `\\0ooo`, which is for `printf %b`."""
     return "".join(chr(byte) if byte in _SAFE_BYTES else rf"\\0{byte:03o}" for byte in script)
+
+
+# $1 file, $2 its folder, $3 number of bytes, $4 name of the half-written file. A connection that is cut looks
+# like the end of the input: only the right number of bytes may get the name.
+_PUT = """\
+LC_ALL=C; export LC_ALL; umask 077
+mkdir -p -- "$2" && cat > "$4" && [ "$(wc -c < "$4")" -eq "$3" ] && exec mv -f -- "$4" "$1"
+rm -f -- "$4"; exit 1"""
+
+
+def put_command(path: str, num_bytes: int, token: str) -> list[str]:
+    """argv that writes its standard input to a file for the user alone, whole or not at all.
+
+    `path` is absolute; `token` makes the name of the half-written file one of its own.
+    """
+    folder = path.rpartition("/")[0] or "/"
+    return ["/bin/sh", "-c", _PUT, "put", path, folder, str(num_bytes), f"{path}.{token}.tmp"]
+
+
+def put_fault(done: Completed) -> OSError | None:
+    """What `put_command` found in its way; None when the file is there."""
+    if done.code == 0:
+        return None
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    words = lines[0] if lines else f"the file came incomplete, or writing ended with code {done.code}"
+    return FileNotFoundError(words) if words.endswith("No such file or directory") else OSError(words)

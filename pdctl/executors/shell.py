@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+# Codes of diagnostics about nodes that can't be reached: in general, and for each reason that is known.
+UNREACHABLE_CODES = frozenset({"PD503", *(f"PD{number}" for number in range(515, 525))})
+
 
 class UnreachableError(Exception):
     """A node doesn't answer: the connection failed, was cut, or a call took longer than its limit.
@@ -27,7 +30,7 @@ class UnreachableError(Exception):
 class Completed:
     """One finished command."""
 
-    code: int  # minus the signal's number when a signal ended it
+    code: int  # negative when a signal ended it: minus its number, or -1 where the transport doesn't tell it
     stdout: bytes
     stderr: bytes
 

@@ -65,6 +65,12 @@ def hung_up(port: int) -> UnreachableError:
     )
 
 
+def not_ssh(port: int) -> UnreachableError:
+    return UnreachableError(
+        f"what listens at port {port} is no SSH server", code="PD517", help="set `ssh.port` of the node"
+    )
+
+
 def host_key_unknown(host: str, key_type: str, fingerprint: str, files: Sequence[str]) -> UnreachableError:
     """`host` as known_hosts writes it, `[name]:port` included."""
     return UnreachableError(
@@ -89,6 +95,15 @@ def host_key_changed(
             "the node was installed anew, or something poses as it: nothing was sent",
         ),
         help=f"find out why; if the new key is right, run `ssh-keygen -R '{host}'` and accept it anew",
+    )
+
+
+def host_key_revoked(host: str, key_type: str, fingerprint: str) -> UnreachableError:
+    return UnreachableError(
+        "its host key is revoked",
+        code="PD519",
+        notes=(f"`{host}` shows the {key_type} key {fingerprint}",),
+        help="never trust this key again; give the node another one",
     )
 
 
@@ -129,6 +144,31 @@ def jump_failed(hop: str, fault: UnreachableError) -> UnreachableError:
         code="PD522",
         notes=fault.notes,
         help=fault.help,
+    )
+
+
+def forwards_nothing() -> UnreachableError:
+    return UnreachableError(
+        "it forwards no connections",
+        code="PD522",
+        help="allow `AllowTcpForwarding` in its sshd_config, or take another jump host",
+    )
+
+
+def unforwarded(port: int) -> UnreachableError:
+    return UnreachableError(
+        f"it gets no connection to port {port} of the node",
+        code="PD522",
+        help="see that the node is up, and that the jump host knows its name and reaches it",
+    )
+
+
+def no_sessions() -> UnreachableError:
+    return UnreachableError(
+        "sshd opens no further session",
+        code="PD517",
+        notes=("it allows `MaxSessions` at a time on a connection",),
+        help="raise `MaxSessions` in its sshd_config",
     )
 
 
