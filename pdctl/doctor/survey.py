@@ -28,7 +28,6 @@ class Scope:
     deployments: bool = True
     devices: bool = True
     peers: bool = True
-    sysfs: str = "/sys"  # where the kernel lists RDMA devices
 
 
 EVERYTHING = Scope()
@@ -91,7 +90,6 @@ def _question(needs: NodeNeeds, scope: Scope, meeting: Meeting) -> NodeQuestion:
         ],
         "models": list(needs.models),
         "rdma": needs.has_rdma,
-        "sysfs": scope.sysfs,
         "deployments": scope.deployments,
         "devices": scope.devices and bool(needs.device_indices) and needs.is_nvidia,
     }

@@ -23,6 +23,7 @@ MAX_TARGETS = 4096
 MAX_LIFETIME_S = 60.0
 AT_ONCE = 256  # threads that dial
 SEND_TIMEOUT_S = 1.0
+GIVE_UP_MS = 5000
 PADDING_BYTES = 32 << 10  # several packets, also of 9,000 bytes, and within what a kernel takes at once
 DEFAULT_TIMEOUT_S = 3.0
 
@@ -125,6 +126,8 @@ def _greet(door: Door) -> int:
         visitor.settimeout(SEND_TIMEOUT_S)
         try:
             visitor.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # Where full packets are lost, the kernel would go on for minutes after we have left.
+            visitor.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, GIVE_UP_MS)
             visitor.sendall(door.greeting)
             visitor.sendall(b"." * PADDING_BYTES)  # the kernel goes on sending when we have closed
         except OSError:

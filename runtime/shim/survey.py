@@ -57,8 +57,7 @@ def _answer(root: str, question: dict) -> dict:
     if question.get("rdma"):
         from .survey_fabric import gpu_direct, rdma_devices
 
-        sysfs = question.get("sysfs") or "/sys"
-        answer["rdma"], answer["gpu_direct"] = rdma_devices(sysfs), gpu_direct()
+        answer["rdma"], answer["gpu_direct"] = rdma_devices(), gpu_direct()
     if question.get("models"):
         from .survey_model import model
 

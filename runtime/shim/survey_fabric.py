@@ -10,7 +10,7 @@ PEER_MODULES = ("nvidia_peermem", "nv_peer_mem")
 DMA_BUF_SINCE = (5, 12)  # the kernel whose RDMA drivers can register another driver's memory
 
 
-def rdma_devices(sysfs: str) -> list[dict]:
+def rdma_devices(sysfs: str = "/sys") -> list[dict]:
     """`{"name", "ports": [{"number", "state", "link_layer", "has_gid"}]}` of each device."""
     folder = os.path.join(sysfs, "class/infiniband")
     return [

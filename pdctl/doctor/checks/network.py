@@ -63,7 +63,8 @@ def _failures(node: str, failed: Sequence[CallOutcome], met: set[tuple[str, str]
         )
         callees_of[code, text, _port_words(ports)].append(callee)
     for (code, text, ports), callees in callees_of.items():
-        yield _failure(node, code, f"{fold(callees)} on {ports}: {text}", _way_back(node, callees, met))
+        notes = _way_back(node, callees, met) if code in ("PD723", "PD725") else ()
+        yield _failure(node, code, f"{fold(callees)} on {ports}: {text}", notes)
 
 
 def _failure(node: str, code: str, where: str, notes: tuple[str, ...]) -> Finding:

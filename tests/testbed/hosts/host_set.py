@@ -121,7 +121,10 @@ def _take_down(claim: Claim) -> None:
         if (folder / "init").is_file():
             host = Host(name=folder.name, index=0, spec=HostSpec(), claim=claim)
             host.kill()
-    subprocess.run(["ip", "link", "del", claim.bridge], capture_output=True, check=False)
+    # A link outlives its host while packets of a connection there wait to be sent again.
+    ports = [path.name for path in Path("/sys/class/net").glob(f"{claim.port_name(0)[:-1]}*")]
+    for link in (claim.bridge, *ports):
+        subprocess.run(["ip", "link", "del", link], capture_output=True, check=False)
     shutil.rmtree(claim.folder)
 
 
