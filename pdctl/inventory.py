@@ -46,7 +46,7 @@ class Inventory:
 
 
 # Executors that topologies may name before this version can start anything through them: their plans hold.
-PLANNED_EXECUTORS = ("ssh", "slurm")
+PLANNED_EXECUTORS = ("slurm",)
 
 
 def declared(cluster: Cluster) -> Inventory:

@@ -40,6 +40,9 @@ WALLS = {
     "torch": ("runtime/kv", "runtime/transfer", "runtime/engine"),
     "starlette": ("runtime/engine/server", "runtime/bootstrap"),
     "transformers": (),
+    "fabric": ("pdctl/executors/fabric_transport",),
+    "paramiko": ("pdctl/executors/fabric_transport",),
+    "cryptography": ("pdctl/executors/fabric_transport",),
 }
 
 

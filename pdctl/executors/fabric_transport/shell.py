@@ -118,17 +118,17 @@ def _begin(channel: Channel, line: str, stdin: bytes) -> None:
 
 
 def _feed(channel: Channel, stdin: bytes) -> None:
-    left = memoryview(stdin)
+    num_sent = 0
     # A command may end without reading its input.
     with contextlib.suppress(SSHException, OSError, EOFError):
-        while left:
+        while num_sent < len(stdin):
             try:
-                num_sent = channel.send(left[:_CHUNK_BYTES])
+                taken = channel.send(stdin[num_sent : num_sent + _CHUNK_BYTES])
             except TimeoutError:  # the channel's limit is there for the side that reads
                 continue
-            if num_sent == 0:
+            if taken == 0:
                 return
-            left = left[num_sent:]
+            num_sent += taken
         channel.shutdown_write()
 
 
