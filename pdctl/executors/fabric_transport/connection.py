@@ -48,6 +48,14 @@ GREETING_TRIES = 6  # a server above its `MaxStartups` hangs up on newcomers; in
 _FIRST_PAUSE_S = 0.15
 
 
+class _Connection(fabric.Connection):
+    """Shares its configuration with others. Setting an attribute that the class lacks would write it into that
+    configuration, and empty it for a moment while other threads read it.
+    """
+
+    inline_ssh_env = False
+
+
 class Via(Protocol):
     """A jump host."""
 
@@ -164,7 +172,7 @@ class NodeConnection:
         keys = OperatorKeys(login, self._shared.keys)
         known = self._shared.known_hosts(login.known_hosts)
         attempt = _Attempt(login=login, ssh=ssh, known=known, keys=keys, began_at=time.monotonic())
-        connection = fabric.Connection(
+        connection = _Connection(
             host=login.host,
             user=login.user,
             port=login.port,
