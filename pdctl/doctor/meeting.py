@@ -6,7 +6,7 @@ only to nodes that waited in vain, so that their ports are free at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from pdctl.doctor.needs import NodeNeeds
@@ -83,15 +83,21 @@ class Meeting:
             place = Place(call.callee, call.port)
             if call.caller in answers and place in targets:
                 dialled.setdefault(call.caller, {})[place] = targets[place]
-        outcomes = _dial(nodes, dialled)
-        results = tuple(
-            outcomes.get((call.caller, Place(call.callee, call.port)), _NO_OUTCOME) for call in self.calls
-        )
-        found = tuple(
-            CallOutcome(call=call, host=addresses[call.callee], outcome=outcome, text=text)
-            for call, (outcome, text) in zip(self.calls, results, strict=True)
-        )
-        _hang_up(nodes, answers, {each.call.callee for each in found if each.outcome != MET})
+        found: tuple[CallOutcome, ...] = ()
+        try:
+            outcomes = _dial(nodes, dialled)
+            found = tuple(
+                CallOutcome(call=call, host=addresses[call.callee], outcome=outcome, text=text)
+                for call in self.calls
+                for outcome, text in [
+                    outcomes.get((call.caller, Place(call.callee, call.port)), (NOT_DIALLED, ""))
+                ]
+            )
+        finally:  # also when the operator has had enough: the ports are wanted for what comes next
+            content = {each.call.callee for each in found if each.outcome == MET} - {
+                each.call.callee for each in found if each.outcome != MET
+            }
+            _hang_up(nodes, answers, answers.keys() - content)
         return found
 
     def _callers(self, callee: str) -> dict[Place, set[str]]:
@@ -113,9 +119,6 @@ class Meeting:
         if door.text("problem") == "taken":
             return Target(host=address, port=place.port, token=None)
         return None  # what is wrong with the address itself, the check of ports tells
-
-
-_NO_OUTCOME = (NOT_DIALLED, "")
 
 
 def _dial(
@@ -142,7 +145,7 @@ def _dial(
     }
 
 
-def _hang_up(nodes: NodeAccess, answers: Mapping[str, Fields], waiting: set[str]) -> None:
+def _hang_up(nodes: NodeAccess, answers: Mapping[str, Fields], waiting: Collection[str]) -> None:
     """What a node's attendant still waits for may never come. It would leave by itself, but later."""
     questions = [
         NodeQuestion(node=name, content=attendant.values)

@@ -8,7 +8,6 @@ started.
 from __future__ import annotations
 
 import os
-import platform
 import sys
 import time
 
@@ -32,7 +31,7 @@ def _answer(root: str, question: dict) -> dict:
     from .survey_host import folder, limits
 
     answer: dict = {
-        "python": platform.python_version(),
+        "python": "%d.%d.%d" % sys.version_info[:3],
         "limits": limits(),
         "folders": [folder(path) for path in [root, *_texts(question, "folders")]],
     }

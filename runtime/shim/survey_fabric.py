@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 
 MAX_DEVICES = 256
 PEER_MODULES = ("nvidia_peermem", "nv_peer_mem")
@@ -25,7 +24,7 @@ def gpu_direct() -> str | None:
     for module in PEER_MODULES:
         if module in modules:
             return module
-    return dma_buf(_read("/proc/driver/nvidia/version"), platform.release())
+    return dma_buf(_read("/proc/driver/nvidia/version"), os.uname().release)
 
 
 def dma_buf(driver: str, kernel: str) -> str | None:

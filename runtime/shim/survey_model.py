@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
+import zlib  # hashlib would load all of OpenSSL first
 
 MAX_FILES = 100_000
 
@@ -40,5 +40,5 @@ def _answer(sizes: dict[str, int], problem: str | None) -> dict:
         "problem": problem,
         "num_files": len(sizes),
         "num_bytes": sum(sizes.values()),
-        "fingerprint": hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest(),
+        "fingerprint": "%08x-%d" % (zlib.crc32(text.encode("utf-8", "surrogateescape")), len(text)),
     }
