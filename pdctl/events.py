@@ -89,6 +89,13 @@ class LockTaken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LockMoved:
+    """The nodes that should have the lock can't be reached, so the next one has it."""
+
+    instead_of: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Warned:
     """Something may go wrong later; the act goes on."""
 
@@ -109,6 +116,7 @@ Event = (
     | Verifying
     | Verified
     | LockTaken
+    | LockMoved
     | Warned
 )
 

@@ -35,6 +35,13 @@ def require_free_ports(
         )
 
 
+def require_reachable(answers: Sequence[PortAnswer]) -> None:
+    """Raise `DiagnosticError` with every node that could not be asked: its ports can't be promised."""
+    lost = {answer.query.node: answer.problem or "" for answer in answers if answer.is_unreachable}
+    if lost:
+        raise unreachable_nodes([UnreachableNode(name=name, reason=reason) for name, reason in lost.items()])
+
+
 def port_fault(
     process: ProcessSpec, claim: PortClaim, answer: PortAnswer, *, known: Collection[str]
 ) -> Diagnostic:

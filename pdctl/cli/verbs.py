@@ -17,6 +17,8 @@ HELP_OF_VERBS: dict[str, str] = {
     "logs": "Show the output of processes, merged.",
     "restart": "Restart instances.",
     "down": "Stop a deployment and leave nothing behind.",
+    "history": "List who did what, also other operators.",
+    "lock": "Show or break a deployment's lock.",
     "explain": "Explain a diagnostic code.",
     "list": "List what a topology can name.",
     "engine": "Read which flags an engine has.",

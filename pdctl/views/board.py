@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pdctl.events import (
     Event,
     Failed,
+    LockMoved,
     LockTaken,
     Preparing,
     Ready,
@@ -58,7 +59,7 @@ class Board:
 
 def after(board: Board, event: Event) -> Board:
     """The board once `event` has happened."""
-    if isinstance(event, LockTaken | Warned):
+    if isinstance(event, LockTaken | LockMoved | Warned):
         return replace(board, notes=(*board.notes, sentence(event)))
     key, row = _row_of(event)
     return replace(board, rows={**board.rows, key: row})
@@ -123,7 +124,7 @@ def _row_of(event: Event) -> tuple[str, BoardRow]:
         case Verified():
             text = f"in {duration(event.elapsed_s)}: {answer(event)}"
             return CANARY, BoardRow(state="verified", text=text)
-        case LockTaken() | Warned():
+        case LockTaken() | LockMoved() | Warned():
             raise AssertionError("notes are no rows")
 
 

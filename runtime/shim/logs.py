@@ -1,4 +1,7 @@
-"""The verb `logs`: output of several processes as JSON lines `{"process_id", "run_id", "line"}`."""
+"""The verbs `logs` and `tails`: output of several processes.
+
+`logs` gives JSON lines `{"process_id", "run_id", "line"}`, `tails` one object: last lines by process id.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import select
 import sys
 import time
 
-from .record import OUTPUT, OUTPUT_ROTATED, run_ids
+from .record import OUTPUT, OUTPUT_ROTATED, RequestError, check_name, run_ids
 
 POLL_S = 0.1
 CHUNK_BYTES = 256 << 10
@@ -33,6 +36,17 @@ def stream_logs(root: str, deployment: str, process_ids: list[str], tail: object
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains while it ends
+
+
+def tails(root: str, deployment: str, process_ids: object, num_lines: object) -> dict[str, list[str]]:
+    if not isinstance(process_ids, list) or not isinstance(num_lines, int):
+        raise RequestError("`process_ids` is not a list, or `num_lines` not a number")
+    names = [check_name(each) for each in process_ids]
+    readers = [Reader(os.path.join(root, deployment, name), name) for name in names]
+    return {
+        reader.process_id: [_shown(line)[:MAX_LINE_BYTES] for line in reader.read_tail(num_lines)]
+        for reader in readers
+    }
 
 
 class Reader:
@@ -129,12 +143,16 @@ class Reader:
 
 def _print(reader: Reader, lines: list[bytes]) -> None:
     for line in lines:
-        # As a terminal shows it: a progress bar's carriage returns leave its last state.
-        text = line.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace")
+        text = _shown(line)
         for start in range(0, max(1, len(text)), MAX_LINE_BYTES):
             piece = text[start : start + MAX_LINE_BYTES]
             entry = {"process_id": reader.process_id, "run_id": reader.run_id, "line": piece}
             sys.stdout.write(json.dumps(entry) + "\n")
+
+
+def _shown(line: bytes) -> str:
+    """As a terminal shows it: a progress bar's carriage returns leave its last state."""
+    return line.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace")
 
 
 def _is_reader_gone() -> bool:

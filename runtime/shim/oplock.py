@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import os
 
-from .keep import remove_if_unused
+from .keep import RECORD, kept, remove_if_unused
 from .record import RequestError, lock_in, read_json, write_json
 
 GUARD = "operator.guard"
-RECORD = "operator.json"
 
 
 def lock(root: str, deployment: str, owner: object, replace: object) -> dict:
@@ -54,8 +53,9 @@ def unlock(root: str, deployment: str, token: object) -> dict:
 
 
 def holder(root: str, deployment: str) -> dict:
-    """`{"holder": record or null}`. Reads only."""
-    return {"holder": read_json(os.path.join(root, deployment, RECORD)) or None}
+    """Who holds the lock (or null), and the nodes on which an end is not finished. Reads only."""
+    held = read_json(os.path.join(root, deployment, RECORD)) or None
+    return {"holder": held, "pending": kept(root, deployment)["pending"]}
 
 
 def _leave(guard: int | None) -> None:

@@ -44,7 +44,8 @@ class Bench:
         return ProcessSpec(id=process_id, **{**defaults, **fields})  # pyright: ignore[reportArgumentType]
 
     def start(self, process: ProcessSpec, deployment: str = "demo"):
-        return self.executor.start(_plan(deployment, process), process)
+        (outcome,) = self.executor.start(_plan(deployment, process), [process])
+        return outcome
 
     def stop_all(self, deployment: str = "demo") -> None:
         found = self.executor.observe(deployment).processes

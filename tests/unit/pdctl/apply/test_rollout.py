@@ -55,8 +55,7 @@ def test_waiting_says_what_for_and_how_long(roll_out, cluster, sink, script):
 
 
 def test_nothing_is_started_where_all_runs_and_serves(roll_out, plan, cluster, sink):
-    for process in plan.processes:
-        cluster.start(plan, process)
+    cluster.start(plan, plan.processes)
     cluster.calls.clear()
     cluster.clock.sleep(60)
     roll_out(())
