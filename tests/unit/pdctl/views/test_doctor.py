@@ -7,9 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from pdctl.doctor.model import DoctorReport, Topic, folded
+from pdctl.events import Warned
+from pdctl.views.board import Board, after, board_lines
 from pdctl.views.canvas import Canvas
 from pdctl.views.doctor import doctor_lines, doctor_value
 from pdctl.views.machine import to_json
+from pdctl.views.sentences import sentence
 
 Golden = Callable[[str, str], None]
 NODES = tuple(f"gpu{number:02}" for number in range(1, 13))
@@ -70,3 +73,10 @@ def test_a_fit_cluster_is_told_in_one_line_under_the_table() -> None:
     verdicts = folded((Topic("reach").ok("n1", "answers"), Topic("reach").ok("n2", "answers")))
     fit = DoctorReport(deployment="demo", nodes=("n1", "n2"), verdicts=verdicts, elapsed_s=0.31)
     assert list(doctor_lines(fit, Canvas()))[-2:] == ["", "demo: all is well on 2 nodes (took 0.3s)"]
+
+
+def test_a_warning_before_up_is_a_sentence_and_stays_on_the_board() -> None:
+    event = Warned(code="PD704", message="on n2: `/dev/shm` has 16 MiB free of 16 MiB", help=None)
+    said = "warning[PD704]: on n2: `/dev/shm` has 16 MiB free of 16 MiB"
+    assert sentence(event) == said
+    assert list(board_lines(after(Board(), event), Canvas(width=80), max_lines=5)) == [said]
