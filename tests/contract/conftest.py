@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from pdctl.executors import local
+from pdctl.executors import local, ssh
 from pdctl.executors.base import Executor
 from pdctl.plan.model import LaunchPlan, ProcessSpec, RoleKind
-from pdctl.topology.model import Cluster
+from pdctl.topology.model import Cluster, Host, Ssh, SshTransport
+from tests.testbed.hosts.host_set import HostSet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,17 +70,29 @@ def _plan(deployment: str, process: ProcessSpec) -> LaunchPlan:
     )
 
 
-def _local_bench(folder: Path) -> Bench:
+def _local_bench(request: pytest.FixtureRequest, folder: Path) -> Bench:
     cluster, environ = Cluster(nodes=2), {"PDCTL_STATE_DIR": str(folder)}
     return Bench(fresh=lambda: local.create(cluster, environ), nodes=("node-00", "node-01"))
 
 
-BENCHES = {"local": _local_bench}
+def _ssh_bench(request: pytest.FixtureRequest, folder: Path, transport: SshTransport) -> Bench:
+    """Real hosts, the same for all tests; each test has run directories of its own there."""
+    hosts: HostSet = request.getfixturevalue("two_hosts")
+    settings = Ssh(config=str(hosts.ssh_config), transport=transport, state_dir=f"/tmp/{folder.name}")
+    cluster = Cluster(executor="ssh", nodes=(Host(name="h1"), Host(name="h2")), ssh=settings)
+    return Bench(fresh=lambda: ssh.create(cluster, os.environ), nodes=("h1", "h2"))
+
+
+BENCHES = {
+    "local": _local_bench,
+    "ssh": functools.partial(_ssh_bench, transport="fabric"),
+    "openssh": functools.partial(_ssh_bench, transport="openssh"),
+}
 
 
 @pytest.fixture(params=BENCHES)
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
-    made = BENCHES[request.param](tmp_path)
+    made = BENCHES[request.param](request, tmp_path)
     yield made
     for deployment in made.executor.deployments():
         made.stop_all(deployment)

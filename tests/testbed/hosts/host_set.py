@@ -14,6 +14,7 @@ import contextlib
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from pathlib import Path
 from tests.testbed.hosts import claim as claims
 from tests.testbed.hosts.claim import Claim
 from tests.testbed.hosts.host import Host
-from tests.testbed.hosts.host_spec import HostSpec, write_host
+from tests.testbed.hosts.host_spec import VOLATILE, HostSpec, write_host
 
 DEBIAN_PACKAGES = ("iproute2", "nftables", "openssh-client", "openssh-server", "procps", "tini")
 _PROGRAMS = ("ip", "nft", "tc", "ssh", "ssh-keygen", "/usr/sbin/sshd", "pgrep", "tini", "unshare", "nsenter")
@@ -144,7 +145,7 @@ def _write_set(hosts: HostSet) -> None:
             host.folder,
             public_key=hosts.key.with_suffix(".pub").read_text(),
             hosts_file=f"127.0.0.1 localhost {host.spec.hostname or host.name}\n::1 localhost\n{names}\n",
-            read_only=[_TREE],
+            read_only=_seen_by_hosts(),
         )
         public = _make_key(host.folder / "up/etc/ssh/testbed_host_key")
         known.append(f"{host.name},{host.address},{host.address6} {public}")
@@ -152,6 +153,19 @@ def _write_set(hosts: HostSet) -> None:
         _write_environment(host)
     hosts.known_hosts.write_text("\n".join(known) + "\n")
     hosts.ssh_config.write_text("\n".join(config))
+
+
+def _seen_by_hosts() -> list[Path]:
+    """The tree, as it is while it changes, and this interpreter where a host would hide it."""
+    interpreter = {Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
+    return [
+        _TREE,
+        *(
+            path
+            for path in sorted(interpreter)
+            if not path.is_relative_to(_TREE) and any(path.is_relative_to(place) for place in VOLATILE)
+        ),
+    ]
 
 
 _SSH_CONFIG = """\

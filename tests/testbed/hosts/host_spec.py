@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+VOLATILE = ("/dev/shm", "/run", "/tmp")  # a host's own, in memory, and empty when it boots
+
 _SSHD = """\
 Port 22
 HostKey /etc/ssh/testbed_host_key

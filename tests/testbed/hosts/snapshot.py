@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.testbed.hosts.host import Host
+from tests.testbed.hosts.host_spec import VOLATILE
 
 _OF_SSHD = ("/var/log/", "/run/sshd", "/run/utmp", "/run/motd")  # its own records change with every login
-_VOLATILE = ("/tmp", "/run", "/dev/shm")
 _LISTENING = "0A"  # as /proc/net/tcp has it
 
 
@@ -60,7 +60,7 @@ def _ports(host: Host) -> tuple[str, ...]:
 
 def _files(host: Host) -> tuple[str, ...]:
     found = _walk(host.folder / "up", "/")
-    for place in (*_VOLATILE, *([host.spec.home] if host.spec.home_bytes is not None else [])):
+    for place in (*VOLATILE, *([host.spec.home] if host.spec.home_bytes is not None else [])):
         found += _walk(host.path(place), place, stay=True)
     return tuple(sorted(each for each in found if not each.startswith(_OF_SSHD)))
 
