@@ -21,6 +21,7 @@ from pdctl.doctor.needs import NodeNeeds
 from pdctl.executors.answers import read_port
 from pdctl.executors.calls import NodeReply, PortQuery
 from pdctl.fields import Fields
+from pdctl.state.lock import is_dead, owner_from_fields
 
 
 def read_facts(reply: NodeReply, answer: Fields, needs: NodeNeeds) -> NodeFacts:
@@ -95,14 +96,21 @@ def _program(program: Fields) -> ProgramFacts:
 
 
 def _deployment(deployment: Fields) -> DeploymentHere:
-    holder = deployment.optional_object("holder")
     return DeploymentHere(
         name=deployment.text("name"),
         alive=deployment.texts("alive"),
         orphaned=deployment.texts("orphaned"),
         leftover=deployment.texts("leftover"),
-        holder=None if holder is None else holder.optional_text("who") or "somebody",
+        holder=_living_holder(deployment.optional_object("holder")),
     )
+
+
+def _living_holder(holder: Fields | None) -> str | None:
+    """A lock of one who is provably dead is stale: the next operator takes it over."""
+    if holder is None:
+        return None
+    owner = owner_from_fields(holder)
+    return None if is_dead(owner) else owner.who
 
 
 def _devices(devices: Fields) -> Devices:

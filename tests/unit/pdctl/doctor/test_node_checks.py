@@ -306,6 +306,17 @@ def test_a_port_of_a_stranger_is_an_error_and_our_own_none(make_survey):
     assert told(check_ports(held("test/prefill-7.0")))[0][:2] == ("error", "PD410")
 
 
+def test_a_port_of_another_operators_doctor_is_no_fault(make_survey):
+    survey = make_survey()
+    (answer,) = survey.facts["n2"].ports
+    command = (
+        "/usr/bin/python3 -I -S /root/.local/state/pdctl/run/shim-12.py survey /root/.local/state/pdctl/run"
+    )
+    held = replace(answer, problem="taken", pid=77, command=command)
+    findings = told(check_ports(make_survey(on={"n2": {"ports": (held,)}})))
+    assert findings == [("skipped", None, "another doctor listens there for a moment")]
+
+
 def test_what_was_not_asked_is_not_judged(make_survey):
     survey = make_survey(scope=BEFORE_UP)
     for check in (check_ports, check_leftovers, check_devices):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -12,6 +12,7 @@ from pdctl.doctor.meeting import MET, NOT_DIALLED
 from pdctl.doctor.survey import BEFORE_UP, EVERYTHING, survey
 from pdctl.executors.calls import NodeQuestion, NodeReply
 from pdctl.fields import Fields
+from pdctl.state.lock import this_owner
 
 ADDRESS = {"10.0.0.1": "n1", "10.0.0.2": "n2", "10.0.0.3": "n3"}
 
@@ -165,3 +166,23 @@ def test_an_answer_of_something_else_is_a_fault_of_that_node(make_plan):
     found = survey(make_plan(), Odd(), EVERYTHING)
     assert set(found.facts) == {"n1", "n3"}
     assert found.faults["n2"][0].code == "PD502"
+
+
+def test_a_lock_counts_while_its_holder_may_live(make_plan):
+    owner = this_owner("up")
+
+    class Locked(ScriptedNodes):
+        holder = owner
+
+        def _survey(self, node, content):
+            here = {"name": "test", "alive": [], "orphaned": [], "leftover": []}
+            return {
+                **super()._survey(node, content),
+                "deployments": [{**here, "holder": self.holder.to_json()}],
+            }
+
+    living = survey(make_plan(), Locked(), EVERYTHING).facts["n1"].deployments
+    assert [each.holder for each in living] == [owner.who]
+    Locked.holder = replace(owner, boot_id="an earlier boot of this machine")
+    dead = survey(make_plan(), Locked(), EVERYTHING).facts["n1"].deployments
+    assert [each.holder for each in dead] == [None]
