@@ -14,29 +14,26 @@ import subprocess
 from .record import RequestError
 
 ASK_TIMEOUT_S = 20.0
+# No import: each would cost more than the question. Finders of editable installations are asked too.
 _ASK = r"""
-import importlib.util, os, re, sys
+import os, sys
 print("python", "%d.%d.%d" % sys.version_info[:3], sep="\t")
 def plain(name):
-    return re.sub("[-_.]+", "-", name).lower()
-def version_of(name):
-    for folder in sys.path:
-        try:
-            entries = sorted(os.listdir(folder or "."))
-        except OSError:
-            continue
-        for entry in entries:
-            stem, _, kind = entry.rpartition(".")
-            project, _, version = stem.partition("-")
-            if kind in ("dist-info", "egg-info") and version and plain(project) == plain(name):
-                return version.partition("-")[0]
-    return ""
-for name in sys.argv[1:]:
+    return name.replace("_", "-").replace(".", "-").lower()
+version_of = {}
+for folder in sys.path:
     try:
-        found = importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):
-        found = False
-    print("package", name, int(found), version_of(name), sep="\t")
+        entries = os.listdir(folder or ".")
+    except OSError:
+        continue
+    for entry in entries:
+        if entry.endswith((".dist-info", ".egg-info")):
+            project, _, version = entry.rpartition(".")[0].partition("-")
+            version_of.setdefault(plain(project), version.partition("-")[0])
+finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
+for name in sys.argv[1:]:
+    found = any(finder.find_spec(name, None) is not None for finder in finders)
+    print("package", name, int(found), version_of.get(plain(name), ""), sep="\t")
 """
 
 
