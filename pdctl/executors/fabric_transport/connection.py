@@ -49,8 +49,8 @@ _FIRST_PAUSE_S = 0.15
 
 
 class _Connection(fabric.Connection):
-    """Shares its configuration with others. Setting an attribute that the class lacks would write it into that
-    configuration, and empty it for a moment while other threads read it.
+    """Shares its configuration with others. Setting an attribute that the class lacks would write it into the
+    configuration, and empty that for a moment while other threads read it.
     """
 
     inline_ssh_env = False
@@ -143,10 +143,14 @@ class NodeConnection:
         while True:
             try:
                 return transport.open_session(timeout=timeout_s)
-            except ChannelException as error:
-                if time.monotonic() > deadline:
+            except SSHException as error:
+                # Of two refusals at a time paramiko names only one. A time-out has used up the deadline.
+                if time.monotonic() < deadline and transport.is_active():
+                    time.sleep(random.uniform(0.05, 0.2))
+                elif isinstance(error, ChannelException):
                     raise no_sessions() from error
-                time.sleep(random.uniform(0.05, 0.2))
+                else:
+                    raise
 
     def _opened(self) -> Transport:
         with self._opening:

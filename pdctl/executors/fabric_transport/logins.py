@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import platform
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +11,8 @@ from pdctl.executors.fabric_transport.connection import NodeConnection, Shared
 from pdctl.executors.fabric_transport.shell import FabricShell
 from pdctl.executors.known_hosts import KnownHosts
 from pdctl.executors.ssh_faults import bad_settings
-from pdctl.executors.ssh_login import Asked, Operator, asked_for, asked_for_hop, login_of
+from pdctl.executors.ssh_login import Asked, asked_for, asked_for_hop, login_of
+from pdctl.executors.ssh_operator import this_operator
 from pdctl.topology.model import HostSsh, Ssh
 
 MAX_HOPS = 8  # a jump host that is reached through itself must end somewhere
@@ -23,10 +22,9 @@ class FabricLogins:
     """May be used from several threads at a time. Nothing is read or connected before a shell is used."""
 
     def __init__(self, ssh: Ssh, environ: Mapping[str, str]) -> None:
-        home = environ.get("HOME") or str(Path.home())
         self._ssh = ssh
-        self._operator = Operator(user=_user(environ), home=home, machine=platform.node())
-        self._config = SshConfig(_expanded(ssh.config, home), home)
+        self._operator = this_operator(environ)
+        self._config = SshConfig(_expanded(ssh.config, self._operator.home), self._operator.home)
         self._shared = Shared(ssh=ssh, known_hosts=self._known_hosts)
         self._reading = threading.Lock()
         self._files: dict[tuple[str, ...], KnownHosts] = {}
@@ -40,6 +38,12 @@ class FabricLogins:
             return self._connection(asked_for(self._ssh, node, host), num_hops=0)
 
         return FabricShell(connect, command_timeout_s=self._ssh.command_timeout_s)
+
+    def close(self) -> None:
+        """Leave the jump hosts; each shell closes its own connection."""
+        with self._jumping:
+            for jump in self._jumps.values():
+                jump.close()
 
     def _connection(self, asked: Asked, *, num_hops: int) -> NodeConnection:
         options = self._config.options(asked.host, user=asked.user, port=asked.port)
@@ -73,13 +77,6 @@ def _read(file: str) -> str:
         return Path(file).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-
-
-def _user(environ: Mapping[str, str]) -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's account without a name
-        return environ.get("USER", "root")
 
 
 def _expanded(path: str | None, home: str) -> str | None:
