@@ -33,6 +33,7 @@ _SHARED_MODULES = frozenset(
         "fan_out",
         "kept_plan",
         "look_call",
+        "log_stream",
         "lost",
         "machines",
         "archive",

@@ -9,7 +9,6 @@ from pdctl.executors.calls import (
     CommandEnded,
     CommandOutput,
     DeviceMemory,
-    LogLine,
     OutputLine,
     PortAnswer,
     PortQuery,
@@ -123,12 +122,6 @@ def read_remains(answer: Fields, node: str, queries: Sequence[PortQuery]) -> Rem
         ports=tuple(read_port(each, query) for each, query in found),
         memory=tuple(memory),
         unproven=devices.optional_text("unproven"),
-    )
-
-
-def read_log_line(line: Fields) -> LogLine:
-    return LogLine(
-        process_id=line.text("process_id"), run_id=line.optional_text("run_id") or "", text=line.text("line")
     )
 
 

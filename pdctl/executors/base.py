@@ -14,6 +14,7 @@ from pdctl.executors.calls import (
     CommandOutput,
     ForgetOutcome,
     LogLine,
+    LogNotice,
     LogQuery,
     LookQuery,
     NodeCommand,
@@ -39,9 +40,13 @@ from pdctl.topology.model import Cluster
 
 
 class LogStream(Protocol):
-    """Lines of several processes, merged as they come; a context manager, `close` ends the stream at once."""
+    """Lines of several processes, merged as they come; `close` ends the stream at once, from any thread.
 
-    def __iter__(self) -> Iterator[LogLine]: ...
+    A node that is lost does not end it. While following it is a notice, and so is its return; otherwise it
+    is PD503 at the end.
+    """
+
+    def __iter__(self) -> Iterator[LogLine | LogNotice]: ...
 
     def close(self) -> None: ...
 

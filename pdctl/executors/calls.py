@@ -169,6 +169,14 @@ class LogLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogNotice:
+    """Something about the stream itself: a node was lost, or answers again."""
+
+    node: str
+    text: str  # as the end of a sentence whose subject is the node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogQuery:
     """Which lines are wanted. `node_of` maps process ids to their nodes."""
 

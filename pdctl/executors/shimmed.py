@@ -12,7 +12,6 @@ from pdctl.executors.ask_call import ask_node
 from pdctl.executors.calls import (
     CommandOutput,
     ForgetOutcome,
-    LogLine,
     LogQuery,
     LookQuery,
     NodeCommand,
@@ -32,6 +31,7 @@ from pdctl.executors.fan_out import FAN_OUT
 from pdctl.executors.kept_plan import NUM_COPIES, Kept, ask_kept, keep_on, newest
 from pdctl.executors.link import CALL_TIMEOUT_S, NodeLink, VerbCall, lost_node, unreachable_node
 from pdctl.executors.lock_call import ask_standing, give_back_lock, take_lock
+from pdctl.executors.log_stream import LogItem, LogRequest, NodeLogs
 from pdctl.executors.lost import LostNodes
 from pdctl.executors.machines import Machines
 from pdctl.executors.shell import UnreachableError
@@ -229,14 +229,21 @@ class ShimmedExecutor:
 
         return self._machines.grouped(questions, lambda question: question.node, ask_on, lost)
 
-    def logs(self, query: LogQuery) -> MergedStream[LogLine]:
+    def logs(self, query: LogQuery) -> MergedStream[LogItem]:
         groups: dict[NodeLink, list[str]] = {}
         for process_id, node in query.node_of.items():
             groups.setdefault(self._machines.link(node), []).append(process_id)
-        request = {"tail": query.tail, "follow": query.follow}
         return MergedStream(
             [
-                self._stream(link, "logs", [query.deployment, *ids], request, answers.read_log_line)
+                NodeLogs(
+                    link,
+                    LogRequest(
+                        deployment=query.deployment,
+                        process_ids=tuple(ids),
+                        tail=query.tail,
+                        follow=query.follow,
+                    ),
+                )
                 for link, ids in groups.items()
             ]
         )
@@ -244,7 +251,11 @@ class ShimmedExecutor:
     def run(self, command: NodeCommand) -> ValueStream[CommandOutput]:
         link = self._machines.link(command.node)
         request = {"argv": list(command.argv), "env": dict(command.env)}
-        return self._stream(link, "run", [], request, answers.read_command_output)
+        try:
+            source = link.follow("run", [], request)
+        except UnreachableError as error:
+            raise unreachable_node(link.label, error) from error
+        return ValueStream(source, answers.read_command_output, label=link.label)
 
     def lock(self, deployment: str, owner: Owner, *, anywhere: bool = False) -> LockOutcome:
         lost: list[str] = []
@@ -298,20 +309,6 @@ class ShimmedExecutor:
         """A holder that is provably dead holds nothing: the next operator gets the lock."""
         found = self.standing(deployment).holder
         return None if found is None or is_dead(found) else found
-
-    def _stream(
-        self,
-        link: NodeLink,
-        verb: str,
-        names: Sequence[str],
-        request: Mapping[str, object],
-        read: Callable[[Fields], T],
-    ) -> ValueStream[T]:
-        try:
-            source = link.follow(verb, [link.root(), *names] if names else [], request)
-        except UnreachableError as error:
-            raise unreachable_node(link.label, error) from error
-        return ValueStream(source, read, label=link.label)
 
 
 def _first_loss(found: Sequence[object]) -> UnreachableError:

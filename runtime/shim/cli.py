@@ -55,7 +55,7 @@ def _call(verb: str, names: list[str], request: dict) -> object:
         from .logs import stream_logs
 
         root, deployment, *process_ids = _names(names, 3)
-        return stream_logs(root, deployment, process_ids, request.get("tail"), bool(request.get("follow")))
+        return stream_logs(root, deployment, process_ids, request)
     if verb in ("survey", "dial", "hang-up"):
         return _call_doctor(verb, names, request)
     if verb in HOUSEKEEPING:

@@ -296,7 +296,7 @@ def test_logs_of_one_node_are_one_stream(make_executor):
     query = LogQuery(deployment="demo", node_of={"a-0.0": "n1", "b-0.0": "n2", "c-0.0": "n1"}, tail=3)
     assert [line.text for line in executor.logs(query)] == ["x"]
     assert shells[0].calls[1][0][4:] == ["logs", "/runs", "demo", "a-0.0", "c-0.0"]
-    assert shells[1].calls[1][1] == {"tail": 3, "follow": False}
+    assert shells[1].calls[1][1] == {"tail": 3, "follow": False, "marks": {}}
 
 
 def test_nothing_to_ask_is_no_call(make_executor):
