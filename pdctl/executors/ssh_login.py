@@ -17,7 +17,7 @@ Options = Mapping[str, tuple[str, ...]]
 
 _TOKEN = re.compile(r"%(.)")
 _HOP = re.compile(
-    r"(?:ssh://)?(?:(?P<user>[^@]+)@)?(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:]+))(?::(?P<port>[0-9]+))?/?"
+    r"(?:ssh://)?(?:(?P<user>[^@]+)@)?(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:@]+))(?::(?P<port>[0-9]+))?/?"
 )
 
 
