@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pdctl.apply.verify import Verify
 from pdctl.cli.options import (
     AsJson,
     File,
@@ -35,6 +36,10 @@ def up(
     ] = False,
     no_wait: NoWait = False,
     no_canary: NoCanary = False,
+    verify: Annotated[
+        Verify,
+        typer.Option(help="`pairs`: one request over each pair of a prefill and a decode instance, too."),
+    ] = Verify.ROUTER,
     skip_doctor: SkipDoctor = False,
     timeout_s: Timeout = None,
     as_json: AsJson = False,
@@ -51,7 +56,11 @@ def up(
             show_changes(output, planned)
             return
         options = UpOptions(
-            wait=not no_wait, canary=not no_canary, doctor=not skip_doctor, deadline_s=timeout_s
+            wait=not no_wait,
+            canary=not no_canary,
+            verify=verify,
+            doctor=not skip_doctor,
+            deadline_s=timeout_s,
         )
         with telling_interrupts(output, again=_again(file, sets, profile)), output.progress() as sink:
             outcome = make_true(planned, sink, options)

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 
 from pdctl.apply.apply import Change, apply
 from pdctl.apply.canary import run_canary
+from pdctl.apply.pairs import run_pairs
 from pdctl.apply.rollout import RolloutOptions
+from pdctl.apply.verify import Verify
+from pdctl.apply.workers import require_workers
 from pdctl.clock import SystemClock
 from pdctl.diagnostics import DiagnosticError
 from pdctl.events import EventSink
@@ -38,6 +41,7 @@ from pdctl.status import DeploymentStatus
 class UpOptions:
     wait: bool = True
     canary: bool = True
+    verify: Verify = Verify.ROUTER
     doctor: bool = True  # look first at the nodes where something will start
     deadline_s: float | None = None  # until every process is ready; None: the plan's own
 
@@ -93,8 +97,12 @@ def _make_true(
             options=RolloutOptions(wait=options.wait, deadline_s=options.deadline_s),
             commit=lambda: _keep_plan(plan, executor),
         )
-        if options.wait and options.canary and plan.canary and not changes.is_empty:
-            run_canary(plan, executor, sink=sink, clock=clock)
+        if options.wait and not changes.is_empty:
+            require_workers(plan, executor, clock=clock)
+            if options.canary and plan.canary:
+                run_canary(plan, executor, sink=sink, clock=clock)
+        if options.wait and options.verify is Verify.PAIRS:
+            run_pairs(plan, executor, sink=sink, clock=clock)
     return UpOutcome(
         changes=changes, status=observe_status(plan.name, executor, plan), elapsed_s=clock.now() - began
     )
