@@ -23,7 +23,7 @@ NOT_DIALLED = "not dialled"  # one side could not be asked
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOutcome:
-    """`outcome` as in `runtime/shim/meeting.py`, or `NOT_DIALLED`."""
+    """`outcome` as in `runtime/shim/dial.py`, or `NOT_DIALLED`."""
 
     call: Call
     host: str  # that was dialled

@@ -18,6 +18,10 @@ from pdctl.diagnostics import DiagnosticError
 # written is done without. It is trusted as the script is: both lie in a folder of the user alone.
 _SCRIPT = """\
 import marshal, os, sys
+
+if sys.version_info < (3, 8):
+    sys.stdout.write('{{"error": "its Python is %d.%d, the shim needs 3.8 or later"}}' % sys.version_info[:2])
+    sys.exit(2)
 from _frozen_importlib import ModuleSpec  # importlib.machinery would cost 7 ms of each call
 from _frozen_importlib_external import MAGIC_NUMBER
 from _imp import source_hash

@@ -116,9 +116,13 @@ def _call_doctor(verb: str, names: list[str], request: dict) -> object:
         from .survey import survey
 
         return survey(*_names(names, 1, 1), nodes)
-    from . import meeting
+    if verb == "dial":
+        from .dial import dial_from
 
-    return meeting.dial_from(nodes) if verb == "dial" else meeting.hang_up(nodes)
+        return dial_from(nodes)
+    from .meeting import hang_up
+
+    return hang_up(nodes)
 
 
 def _call_node(verb: str, request: dict) -> object:

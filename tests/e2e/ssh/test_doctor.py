@@ -61,7 +61,8 @@ class Desk:
         network, _, start = first.rpartition(".")
         (self.folder / "t.yaml").write_text(
             f"schema: pdctl/v1\nname: desk\nmodel: {{path: {MODEL}}}\nengine: {{{engine}}}\n"
-            f"cluster:\n  executor: ssh\n  ssh: {{config: {self.hosts.ssh_config}, connect_timeout_s: 2}}\n{more}"
+            "cluster:\n  executor: ssh\n"
+            f"  ssh: {{config: {self.hosts.ssh_config}, connect_timeout_s: 2}}\n{more}"
             f'  nodes: [{{name: "h[1-4]", address: "{network}.[{start}-{last}]"}}]\n'
             f"router: {{python: {sys.executable}}}\n{roles}"
         )
