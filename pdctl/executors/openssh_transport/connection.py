@@ -7,29 +7,41 @@ pdctl leaves it behind nor a dead machine lets calls hang.
 from __future__ import annotations
 
 import contextlib
+import random
 import secrets
 import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pdctl.executors.known_hosts import KnownHosts
-from pdctl.executors.openssh_transport.faults import fault_of, last_line, needs_closer_look
+from pdctl.executors.openssh_transport.faults import fault_of, is_hung_up, last_line, needs_closer_look
 from pdctl.executors.openssh_transport.settings import command_argv, connect_argv, ssh_argv
 from pdctl.executors.shell import UnreachableError
 from pdctl.executors.ssh_faults import bad_settings, key_locked, key_unusable, too_slow
 from pdctl.executors.ssh_login import Asked, Login, Operator, Options, login_of
 from pdctl.topology.model import Ssh
 
-PERSIST_S = 10  # after the last call
 FAILED = 255  # the code with which `ssh` says that it has failed itself
+# A server above its `MaxStartups` hangs up on newcomers; in a moment there is room again.
+_PAUSES_S = (0.15, 0.3, 0.6, 1.2)
 _STEPS = 3  # of connecting, each of which has the topology's limit
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Paths of configurations for `ssh`."""
+
+    usual: str
+    for_a_look: str  # at why something fails
+
+
 class NodeConnection:
-    """May be used from several threads at a time. `folder` is the user's alone; `settings` lies there."""
+    """May be used from several threads at a time. `folder`, where its socket lies, is the user's alone."""
 
     def __init__(
         self,
@@ -37,7 +49,7 @@ class NodeConnection:
         ssh: Ssh,
         *,
         folder: Path,
-        settings: Path,
+        settings: Settings,
         operator: Operator,
         environ: Mapping[str, str],
     ) -> None:
@@ -45,8 +57,9 @@ class NodeConnection:
         self._ssh = ssh
         self._operator = operator
         self._environ = dict(environ)
-        self._socket = folder / secrets.token_hex(8)
-        self._argv = ssh_argv(asked, str(settings), str(self._socket))
+        self._socket = str(folder / secrets.token_hex(8))
+        self._argv = ssh_argv(asked, settings.usual, self._socket)
+        self._look_argv = [*ssh_argv(asked, settings.for_a_look, self._socket), "-v"]
         self._opening = threading.Lock()
 
     def open(self) -> None:
@@ -55,18 +68,19 @@ class NodeConnection:
             if self._is_open():
                 return
             self._require_files()
-            code, said = self._connect(is_verbose=False)
-            if code != FAILED:
-                return
-            login = self.login()
-            if needs_closer_look(said, login):
-                code, said = self._connect(is_verbose=True)
+            for pause_s in (*_PAUSES_S, None):
+                code, said = self._connect(self._argv)
                 if code != FAILED:
                     return
-            fault = self._fault(said, login)
-            if fault.code == "PD520" and login.stated_identity and _is_locked(login.stated_identity):
-                fault = key_locked(login.stated_identity)  # `ssh` passes over it in silence
-            raise fault
+                login = self.login()
+                if needs_closer_look(said, login):
+                    code, said = self._connect(self._look_argv)
+                    if code != FAILED:
+                        return
+                fault = self._fault(said, login)
+                if pause_s is None or not is_hung_up(fault, login):
+                    raise fault
+                time.sleep(pause_s * random.uniform(0.5, 1.5))
 
     def command(self, line: str) -> subprocess.Popen[bytes]:
         """Start `ssh` for one command. In a session of its own: a Ctrl-C is meant for pdctl alone."""
@@ -98,7 +112,10 @@ class NodeConnection:
         )
         if done.returncode != 0:
             raise bad_settings(last_line(done.stderr.decode("utf-8", "replace")))
-        return login_of(self._asked, _options(done.stdout.decode("utf-8", "replace")), self._operator)
+        login = login_of(self._asked, _options(done.stdout.decode("utf-8", "replace")), self._operator)
+        # `ssh` still looks for files under a second name of old; they needn't be told of.
+        files = tuple(path for path in login.known_hosts if path[-1] != "2" or Path(path).is_file())
+        return replace(login, known_hosts=files)
 
     def close(self) -> None:
         """End the connection now, for all calls that use it."""
@@ -109,7 +126,10 @@ class NodeConnection:
             )
 
     def _fault(self, said: str, login: Login) -> UnreachableError:
-        return fault_of(said, login, _known(login), connect_timeout_s=self._ssh.connect_timeout_s)
+        fault = fault_of(said, login, _known(login), connect_timeout_s=self._ssh.connect_timeout_s)
+        if fault.code == "PD520" and login.stated_identity and _is_locked(login.stated_identity):
+            return key_locked(login.stated_identity)  # `ssh` passes over it in silence
+        return fault
 
     def _require_files(self) -> None:
         """`ssh` passes over files that aren't there, and would go on with less than the topology says."""
@@ -127,14 +147,14 @@ class NodeConnection:
         """A connection that is gone has no socket, or one that nobody listens at."""
         with socket.socket(socket.AF_UNIX) as peer:
             try:
-                peer.connect(str(self._socket))
+                peer.connect(self._socket)
             except OSError:
                 return False
         return True
 
-    def _connect(self, *, is_verbose: bool) -> tuple[int, str]:
+    def _connect(self, ssh: Sequence[str]) -> tuple[int, str]:
         """Code and words of `ssh`; into a file, for the one in the background may keep its end of a pipe."""
-        argv = connect_argv(self._argv, self._asked.host, persist_s=PERSIST_S, is_verbose=is_verbose)
+        argv = connect_argv(ssh, self._asked.host)
         with tempfile.TemporaryFile() as said:
             with subprocess.Popen(
                 argv,

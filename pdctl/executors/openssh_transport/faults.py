@@ -41,7 +41,8 @@ _AFTER_PROXY = (
 )
 # What `ssh -v` says besides, on its own account.
 _CHATTER = ("debug", "OpenSSH_", "Authenticated to ", "Transferred: ", "Bytes per second: ")
-_NEEDS_MORE = ("Host key verification failed", "Permission denied (", "stdio forwarding failed")
+_NOT_FORWARDED = ("stdio forwarding failed", "Stdio forwarding request failed")
+_NEEDS_MORE = ("Host key verification failed", "Permission denied (", *_NOT_FORWARDED)
 _CONNECT = re.compile(r"connect to host \S+ port (?P<port>\d+): (?P<words>.+)")
 _DENIED = re.compile(r"(?:(?P<user>\S+)@\S+: )?Permission denied \((?P<methods>[^)]*)\)")
 _BAD_KEY = re.compile(r'Load key "(?P<path>[^"]+)": (?P<why>.+)')
@@ -71,6 +72,11 @@ def needs_closer_look(said: str, login: Login) -> bool:
     )
 
 
+def is_hung_up(fault: UnreachableError, login: Login) -> bool:
+    """Whether a server, the node's or a jump host's, has closed the connection: it may have too many."""
+    return str(hung_up(login.port)) in str(fault)
+
+
 def fault_of(said: str, login: Login, known: KnownHosts, *, connect_timeout_s: float) -> UnreachableError:
     """`said` is what `ssh` or `ssh -v` wrote; `known` holds `login.known_hosts`."""
     plain = "\n".join(line for line in said.splitlines() if not line.startswith(_CHATTER))
@@ -91,7 +97,7 @@ def _jump_fault(
     jump = login.proxy_jump
     if jump is None:
         return None
-    if "stdio forwarding failed" in plain:
+    if any(words in plain for words in _NOT_FORWARDED):
         is_refused = "administratively prohibited" in said
         return jump_failed(jump, forwards_nothing() if is_refused else unforwarded(login.port))
     lines = plain.splitlines()
@@ -140,8 +146,9 @@ def _host_key_fault(plain: str, said: str, login: Login, known: KnownHosts) -> U
 def _login_fault(plain: str, said: str, login: Login) -> UnreachableError | None:
     bad_key = _BAD_KEY.search(plain)
     if bad_key is not None and bad_key["path"] == login.stated_identity:
-        is_locked = "passphrase" in bad_key["why"]
-        return key_locked(bad_key["path"]) if is_locked else key_unusable(bad_key["path"], bad_key["why"])
+        if "passphrase" in bad_key["why"]:
+            return key_locked(bad_key["path"])
+        return key_unusable(bad_key["path"], _why_unusable(bad_key["why"].strip()))
     denied = _DENIED.search(plain)
     if denied is None and "Too many authentication failures" not in plain:
         return None
@@ -149,6 +156,12 @@ def _login_fault(plain: str, said: str, login: Login) -> UnreachableError | None
     user = (denied and denied["user"]) or login.user
     methods = tuple(filter(None, denied["methods"].split(","))) if denied else ()
     return permission_denied(user, tried, methods)
+
+
+def _why_unusable(words: str) -> str:
+    if words in ("invalid format", "error in libcrypto"):
+        return "it is no private key"
+    return "others than you may read it" if words == "bad permissions" else words.lower()
 
 
 def _greeting_fault(plain: str, login: Login, connect_timeout_s: float) -> UnreachableError | None:

@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pdctl.diagnostics import DiagnosticError
-from pdctl.executors.openssh_transport.connection import NodeConnection
-from pdctl.executors.openssh_transport.settings import settings_text
+from pdctl.executors.openssh_transport.connection import NodeConnection, Settings
+from pdctl.executors.openssh_transport.settings import settings_text, unshared
 from pdctl.executors.openssh_transport.shell import OpensshShell
 from pdctl.executors.ssh_login import asked_for
 from pdctl.executors.ssh_operator import this_operator
 from pdctl.topology.model import HostSsh, Ssh
 
-# A socket's path has 107 bytes, of which `ssh` takes 17 while it makes one, and our names 17.
-_MAX_FOLDER_BYTES = 107 - 17 - 17
+# A socket's path has 107 bytes, of which `ssh` takes 17 while it makes one, and its name 1 + 8 + 1 + 40.
+_MAX_FOLDER_BYTES = 107 - 17 - 50
 
 
 class OpensshLogins:
@@ -36,7 +36,7 @@ class OpensshLogins:
         self._ssh = ssh
         self._environ = environ
         self._folder = _own_folder(environ)
-        self._settings = _written(self._folder, settings_text(ssh))
+        self._settings = _write_settings(self._folder, ssh)
         self._operator = this_operator(environ)
 
     def shell(self, node: HostSsh, host: str) -> OpensshShell:
@@ -82,11 +82,17 @@ def _no_folder(folder: Path, why: str) -> DiagnosticError:
     )
 
 
-def _written(folder: Path, text: str) -> Path:
-    """Named by its content, so that several topologies and operators' terminals may share the folder."""
-    path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.conf"
-    if not path.is_file():
-        temporary = folder / f"{secrets.token_hex(8)}.tmp"
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    return path
+def _write_settings(folder: Path, ssh: Ssh) -> Settings:
+    """Named after what they say, so that several topologies and terminals of the user share the folder."""
+    name = hashlib.sha256(repr(ssh).encode()).hexdigest()[:8]
+    text = settings_text(ssh, jump_socket=f"{str(folder).replace('%', '%%')}/{name}-%C")
+    return Settings(
+        usual=_written(folder / f"{name}.conf", text),
+        for_a_look=_written(folder / f"{name}-look.conf", unshared(text)),
+    )
+
+
+def _written(path: Path, text: str) -> str:
+    temporary = path.with_name(f"{secrets.token_hex(8)}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    return str(temporary.replace(path))

@@ -13,6 +13,7 @@ from pdctl.executors.ssh_faults import bad_settings
 from pdctl.executors.ssh_login import Asked
 from pdctl.topology.model import Ssh
 
+PERSIST_S = 10  # how long a connection stays open after its last use
 MISSED_KEEPALIVES = 3  # unanswered ones, after which the connection counts as cut
 _OWN_FILES = ("~/.ssh/config", "/etc/ssh/ssh_config")  # what `ssh` reads where no file is named
 
@@ -32,16 +33,25 @@ PermitLocalCommand no
 ClearAllForwardings yes
 ForwardAgent no
 ForwardX11 no
+# A jump host is logged in to once for all nodes behind it.
+ControlMaster auto
+ControlPath "{jump_socket}"
+ControlPersist {persist_s}
 """
 
 
-def settings_text(ssh: Ssh) -> str:
-    """Raises `UnreachableError` for a path that a configuration of `ssh` can't hold."""
+def settings_text(ssh: Ssh, *, jump_socket: str) -> str:
+    """`jump_socket` is a path as `ControlPath` takes it, with the tokens that tell jump hosts apart.
+
+    Raises `UnreachableError` for a path that a configuration of `ssh` can't hold.
+    """
     lines = [
         _SETTINGS.format(
             connect_timeout_s=_whole(ssh.connect_timeout_s),
             keepalive_s=_whole(ssh.keepalive_s),
             missed=MISSED_KEEPALIVES,
+            jump_socket=jump_socket,
+            persist_s=PERSIST_S,
         )
     ]
     if ssh.identity_file is not None:
@@ -50,6 +60,11 @@ def settings_text(ssh: Ssh) -> str:
         lines.append(f"UserKnownHostsFile {_quoted(ssh.known_hosts)}\n")
     lines += [f"Include {_quoted(path)}\n" for path in ((ssh.config,) if ssh.config else _OWN_FILES)]
     return "".join(lines)
+
+
+def unshared(settings: str) -> str:
+    """The same settings for a look at what fails, which a connection that is there already would hide."""
+    return f"ControlMaster no\nControlPath none\n{settings}"
 
 
 def ssh_argv(asked: Asked, settings: str, socket: str) -> list[str]:
@@ -64,13 +79,12 @@ def ssh_argv(asked: Asked, settings: str, socket: str) -> list[str]:
     return ["ssh", "-F", settings, "-S", socket.replace("%", "%%"), "-T", *stated]
 
 
-def connect_argv(argv: Sequence[str], host: str, *, persist_s: int, is_verbose: bool = False) -> list[str]:
-    """Log in, and leave the connection open in the background for `persist_s` after its last use.
+def connect_argv(argv: Sequence[str], host: str) -> list[str]:
+    """Log in, and leave the connection open in the background for a while.
 
     Where another process was faster it uses that one's connection, and leaves nothing behind.
     """
-    master = ["-n", "-oControlMaster=auto", f"-oControlPersist={persist_s}", *(["-v"] if is_verbose else [])]
-    return [*argv, *master, "--", host, "exit"]  # a word of every login shell
+    return [*argv, "-n", "-oControlMaster=auto", "--", host, "exit"]  # a word of every login shell
 
 
 def command_argv(argv: Sequence[str], host: str, line: str) -> list[str]:

@@ -195,7 +195,8 @@ class OpensshStream:
             with selectors.DefaultSelector() as waiting:
                 waiting.register(stdout, selectors.EVENT_READ)
                 waiting.register(stderr, selectors.EVENT_READ)
-                while waiting.get_map():
+                # A session that was ended here may keep its stderr open until the command ends by itself.
+                while waiting.get_map() and not self._is_closed:
                     for key, _ in waiting.select():
                         chunk = os.read(key.fd, _CHUNK_BYTES)
                         if not chunk:

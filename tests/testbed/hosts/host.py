@@ -167,7 +167,7 @@ class Host:
         return done.stdout
 
     def try_console(self, *argv: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        enter = ("nsenter", "-t", str(self.init_pid), "-m", "-u", "-i", "-p", "-n", "-r", "--wd=/")
+        enter = ("nsenter", "-t", str(self.init_pid), "-m", "-u", "-i", "-p", "-n", "-r", "--wd")
         return _run(*enter, *argv, stdin=stdin)
 
     def _filter(self, rules: list[str]) -> None:

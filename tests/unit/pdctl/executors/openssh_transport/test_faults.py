@@ -49,7 +49,11 @@ Host key verification failed.
         ("kex_exchange_identification: Connection closed by remote host", "PD517", "closes them"),
         ("kex_exchange_identification: banner line contains invalid characters", "PD517", "no SSH server"),
         ("bob@h: Permission denied (publickey,password).", "PD520", "`bob` may not log in"),
-        ('Load key "/k/id": bad permissions\nroot@h: Permission denied (publickey).', "PD521", "bad perm"),
+        (
+            'Load key "/k/id": bad permissions\nroot@h: Permission denied (publickey).',
+            "PD521",
+            "others than you",
+        ),
         ("/c: line 1: Bad configuration option: foo\n/c: terminating, 1 bad", "PD524", "/c: terminating"),
         ("No Kerberos credentials available", "PD510", "`ssh` says: No Kerberos credentials available"),
         ("", "PD503", "the connection was cut"),

@@ -15,7 +15,7 @@ from pdctl.topology.model import Ssh
 
 def _options(tmp_path: Path, ssh: Ssh, asked: Asked) -> dict[str, list[str]]:
     settings = tmp_path / "settings.conf"
-    settings.write_text(settings_text(ssh))
+    settings.write_text(settings_text(ssh, jump_socket="/j-%C"))
     argv = [*ssh_argv(asked, str(settings), "/run/s%1"), "-G", "--", asked.host]
     found: dict[str, list[str]] = {}
     for line in subprocess.run(argv, check=True, capture_output=True, text=True).stdout.splitlines():
@@ -54,7 +54,7 @@ def test_what_the_topology_leaves_open_is_the_operators(tmp_path):
 
 def test_jump_hosts_get_keys_and_host_keys_from_the_same_file():
     """`ssh` hands a jump host's process the file, and no option."""
-    text = settings_text(Ssh(identity_file="~/.ssh/cluster", known_hosts="/k"))
+    text = settings_text(Ssh(identity_file="~/.ssh/cluster", known_hosts="/k"), jump_socket="/j-%C")
     assert 'IdentityFile "~/.ssh/cluster"\nUserKnownHostsFile "/k"\n' in text
     assert text.endswith('Include "~/.ssh/config"\nInclude "/etc/ssh/ssh_config"\n')
 
@@ -62,10 +62,10 @@ def test_jump_hosts_get_keys_and_host_keys_from_the_same_file():
 @pytest.mark.parametrize("path", ['/a"b', "/a\nb", "/a\\b"])
 def test_a_path_that_would_end_its_own_quotes_is_refused(path):
     with pytest.raises(UnreachableError, match="can't stand in a configuration"):
-        settings_text(Ssh(known_hosts=path))
+        settings_text(Ssh(known_hosts=path), jump_socket="/j-%C")
 
 
 def test_a_host_is_never_read_as_an_option():
     argv = ssh_argv(Asked(host="-oProxyCommand=x"), "/s", "/c")
-    assert connect_argv(argv, "-oProxyCommand=x", persist_s=1)[-3:] == ["--", "-oProxyCommand=x", "exit"]
+    assert connect_argv(argv, "-oProxyCommand=x")[-3:] == ["--", "-oProxyCommand=x", "exit"]
     assert command_argv(argv, "-oProxyCommand=x", "line")[-3:] == ["--", "-oProxyCommand=x", "line"]
