@@ -1,9 +1,9 @@
 """Nodes meet over TCP: one listens for a moment, its peers dial, and both see whether packets get through.
 
-First all nodes listen (a part of `survey`), then all dial (`runtime/shim/dial.py`). A door greets whoever comes with
-its token, then sends enough for full packets: a path that loses those (jumbo frames on one side only) lets
-every connection open and every large message hang. The attendant of the doors leaves when all who were
-expected have come, or its time is up; `hang_up` sends it away earlier.
+First all nodes listen (a part of `survey`), then all dial (`runtime/shim/dial.py`). A door greets whoever
+comes with its token, then sends enough for full packets: a path that loses those (jumbo frames on one side
+only) lets every connection open and every large message hang. The attendant of the doors leaves when all who
+were expected have come, or its time is up; `hang_up` sends it away earlier.
 """
 
 from __future__ import annotations
