@@ -61,7 +61,8 @@ def down(name: str, sink: EventSink, *, purge: bool = False) -> DownOutcome:
         pending = _remember(deployment, lost)
         leftovers = tuple(_leftovers(name, remains, forgotten.kept))
         notes.is_gone = not leftovers and not pending
-        notes.missed = None if notes.is_gone else "; ".join((*leftovers, *(node.name for node in pending)))
+        missed = (f"not reached: {fold(node.name for node in pending)}",) if pending else ()
+        notes.missed = "; ".join((*leftovers, *missed)) or None
     if notes.is_gone:
         records().remove(name) if purge else records().retire(name)
     return DownOutcome(
