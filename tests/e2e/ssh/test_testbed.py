@@ -15,6 +15,7 @@ from tests.testbed.hosts import snapshot
 from tests.testbed.hosts.claim import CLAIMS
 from tests.testbed.hosts.host_set import new_hosts
 from tests.testbed.hosts.host_spec import HostSpec
+from tests.testbed.hosts.loopback import new_loopback_hosts
 
 _TREE = Path(__file__).parents[3]
 
@@ -157,6 +158,7 @@ import json, os, sys
 from pathlib import Path
 from tests.testbed.hosts.host_set import new_hosts
 from tests.testbed.hosts.host_spec import HostSpec
+from tests.testbed.hosts.loopback import new_loopback_hosts
 with new_hosts(Path(sys.argv[1]), {"h1": HostSpec()}) as hosts:
     print(json.dumps([str(hosts.claim.folder), hosts.claim.bridge, hosts["h1"].init_pid]), flush=True)
     input()
@@ -199,3 +201,16 @@ def test_the_command_line_makes_a_set_that_lasts_until_it_is_taken_down(tmp_path
     subprocess.run([*testbed, "down", tmp_path], check=True)
     bases = [json.loads(claim.read_text())["base"] for claim in CLAIMS.glob("*/claim.json")]
     assert str(tmp_path) not in bases
+
+
+@pytest.mark.usefixtures("make_hosts")
+def test_many_cheap_hosts_are_there_for_as_long_as_they_are_wanted(tmp_path):
+    with new_loopback_hosts(tmp_path, 20) as hosts:
+        for name in ("n1", "n16", "n20"):
+            words = ["ssh", "-n", "-F", hosts.ssh_config, name, "echo $SSH_CONNECTION $HOME"]
+            told = subprocess.check_output(words, text=True).split()
+            assert told[2:] == [hosts.address(name), "2222", str(hosts.home)]
+    words = ["ssh", "-n", "-F", hosts.ssh_config, "n1", "true"]
+    told = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert "Connection refused" in told.stderr
+    assert not hosts.claim.folder.exists()

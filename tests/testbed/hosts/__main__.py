@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[3])
 
-from tests.testbed.hosts import host_set  # noqa: E402
+from tests.testbed.hosts import host_set, lifetime  # noqa: E402
 from tests.testbed.hosts.host import Host  # noqa: E402
 from tests.testbed.hosts.host_spec import HostSpec  # noqa: E402
 
@@ -33,7 +33,7 @@ def main(verb: str, base: Path, *words: str) -> None:
         spec = HostSpec(**dict(word.split("=", 1) for word in words[1:]))
         host_set.up(base, {f"h{number + 1}": spec for number in range(int(words[0]))}, is_kept=True)
     elif verb == "down":
-        host_set.down(base)
+        lifetime.down(base)
     elif verb == "console":
         done = host_set.find(base)[words[0]].try_console(*words[1:])
         print(done.stdout, done.stderr, sep="", end="")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import socket
 import subprocess
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from tests.testbed.hosts.claim import Claim
 from tests.testbed.hosts.host_spec import HostSpec
-from tests.testbed.hosts.process_id import start_ticks
+from tests.testbed.hosts.process_id import end, record, recorded
 
 _HERE = Path(__file__).parent
 _NAMESPACES = ("--mount", "--uts", "--ipc", "--pid", "--net")
@@ -51,16 +50,9 @@ class Host:
     @property
     def init_pid(self) -> int:
         """As this machine counts."""
-        pid, ticks = (self.folder / "init").read_text().split()
-        assert start_ticks(int(pid)) == ticks, f"{self.name} is off"
-        return int(pid)
-
-    @property
-    def is_on(self) -> bool:
-        try:
-            return bool(self.init_pid)
-        except (AssertionError, FileNotFoundError):
-            return False
+        pid = recorded(self.folder / "init")
+        assert pid is not None, f"{self.name} is off"
+        return pid
 
     def path(self, path: str) -> Path:
         """A file of the running host, as this machine reaches it."""
@@ -87,8 +79,7 @@ class Host:
             )
         children = Path(f"/proc/{self._power.pid}/task/{self._power.pid}/children")
         _wait_until(lambda: bool(children.read_text()), f"{self.name} has no first process")
-        pid = int(children.read_text())
-        (self.folder / "init").write_text(f"{pid} {start_ticks(pid)}")
+        record(self.folder / "init", int(children.read_text()))
 
     def plug_in(self) -> None:
         _ip(
@@ -111,10 +102,7 @@ class Host:
 
     def kill(self) -> None:
         """End all processes, and with the last one the host's namespaces. No fault when it is off."""
-        if self.is_on:
-            pid = self.init_pid
-            os.kill(pid, signal.SIGKILL)
-            _wait_until(lambda: start_ticks(pid) is None, f"{self.name} does not end")
+        end(self.folder / "init")
         if self._power is not None:
             self._power.wait()
 

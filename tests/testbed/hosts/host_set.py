@@ -19,10 +19,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.testbed.hosts import claim as claims
-from tests.testbed.hosts.claim import Claim
+from tests.testbed.hosts.claim import Claim, claims_at
 from tests.testbed.hosts.host import Host
 from tests.testbed.hosts.host_spec import VOLATILE, HostSpec, write_host
+from tests.testbed.hosts.lifetime import new_claim, take_down
+from tests.testbed.hosts.ssh_files import SSH_CONFIG, make_key
 
 DEBIAN_PACKAGES = ("iproute2", "nftables", "openssh-client", "openssh-server", "procps", "tini")
 _PROGRAMS = ("ip", "nft", "tc", "ssh", "ssh-keygen", "/usr/sbin/sshd", "pgrep", "tini", "unshare", "nsenter")
@@ -59,7 +60,7 @@ class HostSet:
         """From its next boot on, that host shows another key than `known_hosts` says."""
         host_key = self.claim.folder / name / "up/etc/ssh/testbed_host_key"
         host_key.unlink()
-        _make_key(host_key)
+        make_key(host_key)
 
 
 @contextlib.contextmanager
@@ -69,7 +70,7 @@ def new_hosts(base: Path, specs: Mapping[str, HostSpec]) -> Iterator[HostSet]:
     try:
         yield hosts
     finally:
-        _take_down(hosts.claim)
+        take_down(hosts.claim)
 
 
 def missing_programs() -> list[str]:
@@ -78,11 +79,7 @@ def missing_programs() -> list[str]:
 
 def up(base: Path, specs: Mapping[str, HostSpec], *, is_kept: bool) -> HostSet:
     """Boot a set; whatever was at `base` before goes first. A kept one lasts until `down`."""
-    base.mkdir(parents=True, exist_ok=True)
-    down(base)
-    for abandoned in claims.abandoned_claims():
-        _take_down(abandoned)
-    claim = claims.claim(base, is_kept=is_kept)
+    claim = new_claim(base, is_kept=is_kept)
     try:
         hosts = {
             name: Host(name=name, index=index, spec=spec, claim=claim)
@@ -95,14 +92,14 @@ def up(base: Path, specs: Mapping[str, HostSpec], *, is_kept: bool) -> HostSet:
             for host in hosts_set:
                 step(host)
     except BaseException:
-        _take_down(claim)
+        take_down(claim)
         raise
     return hosts_set
 
 
 def find(base: Path) -> HostSet:
     """A set that another process has made."""
-    (claim,) = claims.claims_at(base)
+    (claim,) = claims_at(base)
     specs = json.loads((claim.folder / "specs.json").read_text())
     hosts = {
         name: Host(name=name, index=index, spec=HostSpec(**spec), claim=claim)
@@ -111,32 +108,14 @@ def find(base: Path) -> HostSet:
     return HostSet(base=base, claim=claim, hosts=hosts)
 
 
-def down(base: Path) -> None:
-    for claim in claims.claims_at(base):
-        _take_down(claim)
-
-
-def _take_down(claim: Claim) -> None:
-    """All of a set is found by its number, however far it got: processes, network, files."""
-    for folder in claim.folder.iterdir():
-        if (folder / "init").is_file():
-            host = Host(name=folder.name, index=0, spec=HostSpec(), claim=claim)
-            host.kill()
-    # A link outlives its host while packets of a connection there wait to be sent again.
-    ports = [path.name for path in Path("/sys/class/net").glob(f"{claim.port_name(0)[:-1]}*")]
-    for link in (claim.bridge, *ports):
-        subprocess.run(["ip", "link", "del", link], capture_output=True, check=False)
-    shutil.rmtree(claim.folder)
-
-
 def _write_set(hosts: HostSet) -> None:
     claim, base = hosts.claim, hosts.base
     specs = {host.name: asdict(host.spec) for host in hosts}
     (claim.folder / "specs.json").write_text(json.dumps(specs))
     if not hosts.key.is_file():
-        _make_key(hosts.key)
+        make_key(hosts.key)
     names = "\n".join(f"{host.address} {host.name}\n{host.address6} {host.name}" for host in hosts)
-    known, config = [], [_SSH_CONFIG.format(base=base)]
+    known, config = [], [SSH_CONFIG.format(base=base)]
     for host in hosts:
         for part in ("up/etc/ssh", "work", "root"):
             (host.folder / part).mkdir(parents=True)
@@ -147,7 +126,7 @@ def _write_set(hosts: HostSet) -> None:
             hosts_file=f"127.0.0.1 localhost {host.spec.hostname or host.name}\n::1 localhost\n{names}\n",
             read_only=_seen_by_hosts(),
         )
-        public = _make_key(host.folder / "up/etc/ssh/testbed_host_key")
+        public = make_key(host.folder / "up/etc/ssh/testbed_host_key")
         known.append(f"{host.name},{host.address},{host.address6} {public}")
         config.append(f"Host {host.name}\n  HostName {host.address}\n  User {host.spec.user}\n")
         _write_environment(host)
@@ -168,18 +147,6 @@ def _seen_by_hosts() -> list[Path]:
     ]
 
 
-_SSH_CONFIG = """\
-Host *
-  IdentityFile {base}/id
-  IdentitiesOnly yes
-  UserKnownHostsFile {base}/known_hosts
-  StrictHostKeyChecking yes
-  ConnectTimeout 10
-  # The default exchange costs each side 60 ms of computing, on the two cores of all hosts together.
-  KexAlgorithms curve25519-sha256
-"""
-
-
 def _write_environment(host: Host) -> None:
     environment = {
         "HOST_NAME": host.spec.hostname or host.name,
@@ -190,12 +157,6 @@ def _write_environment(host: Host) -> None:
     }
     lines = "".join(f"{name}='{text}'\n" for name, text in environment.items())
     (host.folder / "host.env").write_text(lines, encoding="utf-8")
-
-
-def _make_key(path: Path) -> str:
-    """The public half, type and key alone."""
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path], check=True)
-    return " ".join(Path(f"{path}.pub").read_text().split()[:2])
 
 
 def _make_bridge(claim: Claim) -> None:
