@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from pdctl.executors.base import Executor
 from pdctl.executors.link import NodeLink
-from pdctl.executors.shell import Shell
+from pdctl.executors.shell import Completed, LineStream, Shell
 from pdctl.executors.shimmed import ShimmedExecutor
 from pdctl.executors.ssh_addresses import with_addresses
 from pdctl.inventory import Inventory, Node, declared
 from pdctl.topology.model import Cluster, HostSsh, Ssh
 
-# A node's shell, from its own settings and what to connect to where they name nothing else.
-ShellOf = Callable[[HostSsh, str], Shell]
-
 
 def create(cluster: Cluster, environ: Mapping[str, str]) -> Executor:
     """Connects to nothing: a plan of stated addresses needs no node."""
     ssh = cluster.ssh or Ssh()
-    shell_of = _transport(ssh, environ)
+    transport = _Transport(ssh, environ)
     nodes = declared(cluster).nodes
-    links = {node.name: _link(node, ssh, shell_of) for node in nodes}
+    links = {node.name: _link(node, ssh, transport) for node in nodes}
 
     def find_nodes(wanted: Cluster) -> Inventory:
         return with_addresses(wanted, _with_python(declared(wanted), ssh), links, fan_out=ssh.fan_out)
@@ -32,22 +31,69 @@ def create(cluster: Cluster, environ: Mapping[str, str]) -> Executor:
     )
 
 
-def _transport(ssh: Ssh, environ: Mapping[str, str]) -> ShellOf:
-    """Imported here: each transport costs half a second, and most verbs of most topologies need neither."""
-    if ssh.transport == "openssh":
-        from pdctl.executors.openssh_transport.logins import OpensshLogins
+class _Transport:
+    """The shells of all hosts, by the transport that the topology names.
 
-        return OpensshLogins(ssh, environ).shell
-    from pdctl.executors.fabric_transport.logins import FabricLogins
+    Imported at the first use of a shell: each costs half a second, and most verbs reach no node.
+    """
 
-    return FabricLogins(ssh, environ).shell
+    def __init__(self, ssh: Ssh, environ: Mapping[str, str]) -> None:
+        self._ssh = ssh
+        self._environ = environ
+        self._making = threading.Lock()
+        self._logins: _Logins | None = None
+
+    def logins(self) -> _Logins:
+        with self._making:
+            if self._logins is None:
+                self._logins = self._made()
+            return self._logins
+
+    def _made(self) -> _Logins:
+        if self._ssh.transport == "openssh":
+            from pdctl.executors.openssh_transport.logins import OpensshLogins
+
+            return OpensshLogins(self._ssh, self._environ)
+        from pdctl.executors.fabric_transport.logins import FabricLogins
+
+        return FabricLogins(self._ssh, self._environ)
 
 
-def _link(node: Node, ssh: Ssh, shell_of: ShellOf) -> NodeLink:
+class _Logins(Protocol):
+    def shell(self, node: HostSsh, host: str) -> Shell:
+        """`host` is what to connect to where the node's own settings name nothing else."""
+        ...
+
+
+class _LateShell:
+    """One host's shell, made when it is first used."""
+
+    def __init__(self, make: Callable[[], Shell]) -> None:
+        self._make = make
+        self._making = threading.Lock()
+        self._made: Shell | None = None
+
+    def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float) -> Completed:
+        return self._shell().run(argv, stdin=stdin, timeout_s=timeout_s)
+
+    def put(self, path: str, content: bytes) -> None:
+        self._shell().put(path, content)
+
+    def follow(self, argv: Sequence[str], *, stdin: bytes = b"") -> LineStream:
+        return self._shell().follow(argv, stdin=stdin)
+
+    def _shell(self) -> Shell:
+        with self._making:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
+
+
+def _link(node: Node, ssh: Ssh, transport: _Transport) -> NodeLink:
     state_dir = node.ssh.state_dir or ssh.state_dir
     return NodeLink(
         name=node.name,
-        shell=shell_of(node.ssh, node.address),
+        shell=_LateShell(lambda: transport.logins().shell(node.ssh, node.address)),
         python=node.ssh.python or ssh.python,
         root=None if state_dir is None else f"{state_dir.rstrip('/')}/run",
     )
