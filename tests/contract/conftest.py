@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,7 +81,8 @@ def _ssh_bench(request: pytest.FixtureRequest, folder: Path, transport: SshTrans
     hosts: HostSet = request.getfixturevalue("two_hosts")
     settings = Ssh(config=str(hosts.ssh_config), transport=transport, state_dir=f"/tmp/{folder.name}")
     cluster = Cluster(executor="ssh", nodes=(Host(name="h1"), Host(name="h2")), ssh=settings)
-    return Bench(fresh=lambda: ssh.create(cluster, os.environ), nodes=("h1", "h2"))
+    environ = os.environ | {"XDG_RUNTIME_DIR": request.getfixturevalue("session_folder")}
+    return Bench(fresh=lambda: ssh.create(cluster, environ), nodes=("h1", "h2"))
 
 
 BENCHES = {
@@ -88,6 +90,13 @@ BENCHES = {
     "ssh": functools.partial(_ssh_bench, transport="fabric"),
     "openssh": functools.partial(_ssh_bench, transport="openssh"),
 }
+
+
+@pytest.fixture(scope="session")
+def session_folder() -> Iterator[str]:
+    """pytest's own folders are too long for the sockets of `ssh`."""
+    with tempfile.TemporaryDirectory(prefix="s", dir="/tmp") as folder:
+        yield folder
 
 
 @pytest.fixture(params=BENCHES)

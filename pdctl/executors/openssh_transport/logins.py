@@ -84,7 +84,7 @@ def _no_folder(folder: Path, why: str) -> DiagnosticError:
 
 def _write_settings(folder: Path, ssh: Ssh) -> Settings:
     """Named after what they say, so that several topologies and terminals of the user share the folder."""
-    name = hashlib.sha256(repr(ssh).encode()).hexdigest()[:8]
+    name = hashlib.sha256(settings_text(ssh, jump_socket="").encode()).hexdigest()[:8]
     text = settings_text(ssh, jump_socket=f"{str(folder).replace('%', '%%')}/{name}-%C")
     return Settings(
         usual=_written(folder / f"{name}.conf", text),
