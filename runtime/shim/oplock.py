@@ -42,10 +42,13 @@ def unlock(root: str, deployment: str, token: object) -> dict:
     guard = lock_in(directory, GUARD, wait=True)
     try:
         path = os.path.join(directory, RECORD)
-        if read_json(path).get("token") != token:
+        is_ours = read_json(path).get("token") == token
+        if is_ours:
+            os.unlink(path)
+        if is_ours or not os.path.exists(path):  # there may have been no lock here: then the guard is ours
+            os.unlink(os.path.join(directory, GUARD))
+        if not is_ours:
             return {"released": False}
-        os.unlink(path)
-        os.unlink(os.path.join(directory, GUARD))
         remove_if_unused(root, deployment)
         return {"released": True}
     finally:
