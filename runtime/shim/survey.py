@@ -65,8 +65,8 @@ def _answer(root: str, question: dict) -> dict:
 
 
 def _meet(questions: list[dict], answers: list[dict]) -> None:
-    """One process listens for all nodes that this machine stands for."""
-    if not any(question.get("listen") for question in questions):
+    """One process listens for all nodes that this machine stands for; of some, nobody is to listen anywhere."""
+    if not any("listen" in question for question in questions):
         return
     from .meeting import attend, open_doors
 

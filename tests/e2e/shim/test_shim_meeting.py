@@ -85,6 +85,11 @@ def test_several_nodes_of_one_machine_share_an_attendant(node, is_alive, wait_un
     wait_until(lambda: not is_alive(first["attendant"]["pid"]))
 
 
+def test_a_node_that_only_dials_is_answered_that_nobody_listens(node):
+    answer = ask(node, listen=[])
+    assert (answer["listening"], answer["attendant"]) == ([], None)
+
+
 def test_deployments_are_told_with_what_lives_of_them(node):
     node.start_python("decode-0.0", "import time; time.sleep(60)")
     assert ask(node, deployments=True, node="n1")["deployments"] == [
