@@ -48,12 +48,15 @@ def compile_plan(topology: Topology, inventory: Inventory, programs: Programs) -
         executor=topology.cluster.executor,
         topology_digest=topology_digest(topology),
         nodes=tuple(
-            PlanNode(name=node.name, address=node.address) for node in inventory.nodes if node.name in used
+            PlanNode(name=node.name, address=node.address, ssh=node.ssh)
+            for node in inventory.nodes
+            if node.name in used
         ),
         instances=_instances(slots),
         processes=processes,
         served_model=topology.model.name,
         canary=topology.health.canary,
+        ssh=topology.cluster.ssh,
         digest=digest([[process.id, process.digest] for process in processes]),
     )
 

@@ -88,6 +88,22 @@ class LockTaken:
     previous: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockMoved:
+    """The nodes that should have the lock can't be reached, so the next one has it."""
+
+    instead_of: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warned:
+    """Something may go wrong later; the act goes on."""
+
+    code: str
+    message: str
+    help: str | None
+
+
 Event = (
     Preparing
     | Starting
@@ -100,6 +116,8 @@ Event = (
     | Verifying
     | Verified
     | LockTaken
+    | LockMoved
+    | Warned
 )
 
 

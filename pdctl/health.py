@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pdctl.executors.base import NodeAccess
 from pdctl.executors.calls import ProbeAnswer, ProbeRequest
 from pdctl.plan.model import ProcessSpec
 
@@ -16,15 +15,20 @@ class Readiness:
     reason: str  # what was seen: `HTTP 503`, `connection refused`
 
 
-def ask_readiness(processes: Sequence[ProcessSpec], nodes: NodeAccess) -> Mapping[str, Readiness]:
-    """One probe of each process, by process id; one without a probe counts as ready while it runs."""
-    probed = [process for process in processes if process.ready is not None]
-    requests = [
+def readiness_probes(processes: Sequence[ProcessSpec]) -> tuple[ProbeRequest, ...]:
+    """One probe of each process that has one, in their order."""
+    return tuple(
         ProbeRequest(node=process.node, url=process.ready.url, timeout_s=process.ready.timeout_s)
-        for process in probed
+        for process in processes
         if process.ready is not None
-    ]
-    answers = nodes.probe(requests) if requests else ()
+    )
+
+
+def read_readiness(
+    processes: Sequence[ProcessSpec], answers: Sequence[ProbeAnswer]
+) -> Mapping[str, Readiness]:
+    """By process id, from the answers to `readiness_probes`; without a probe, to run is to be ready."""
+    probed = [process for process in processes if process.ready is not None]
     seen = {process.id: _readiness(answer) for process, answer in zip(probed, answers, strict=True)}
     running = Readiness(is_ready=True, reason="runs")
     return {process.id: seen.get(process.id, running) for process in processes}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from pdctl.topology.model import Cluster
+from pdctl.topology.model import AUTO, Cluster, Host, HostSsh
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +19,9 @@ class Node:
     python: str = "python3"  # runs what the topology names no interpreter for
     interface: str | None = None  # network interface for NCCL and Gloo; None: they choose
     env: Mapping[str, str] = field(default_factory=dict[str, str])  # of every engine process there
+    engine_python: str | None = None  # interpreter of engines there, over the topology's
+    model_path: str | None = None  # where the model lies there, over the topology's
+    ssh: HostSsh = field(default_factory=HostSsh)  # how the operator logs in, with executor `ssh`
 
     @property
     def ip(self) -> str | None:
@@ -43,7 +46,7 @@ class Inventory:
 
 
 # Executors that topologies may name before this version can start anything through them: their plans hold.
-PLANNED_EXECUTORS = ("ssh", "slurm")
+PLANNED_EXECUTORS = ("slurm",)
 
 
 def declared(cluster: Cluster) -> Inventory:
@@ -59,15 +62,20 @@ def declared(cluster: Cluster) -> Inventory:
             for number in range(cluster.nodes)
         )
         return Inventory(nodes=nodes)
-    return Inventory(
-        nodes=tuple(
-            Node(
-                name=host.name,
-                address=host.address or host.name,
-                num_devices=cluster.devices_per_node if host.devices is None else host.devices,
-                interface=host.interface,
-                env=host.env,
-            )
-            for host in cluster.nodes
-        )
+    return Inventory(nodes=tuple(_declared_node(host, cluster) for host in cluster.nodes))
+
+
+def _declared_node(host: Host, cluster: Cluster) -> Node:
+    """`auto` stands for what only the node knows; its name takes the place until it is asked."""
+    address = host.name if host.address in (None, AUTO) else host.address
+    login = host.name if host.address == AUTO and host.ssh.host is None else host.ssh.host
+    return Node(
+        name=host.name,
+        address=address,
+        num_devices=cluster.devices_per_node if host.devices is None else host.devices,
+        interface=None if host.interface == AUTO else host.interface,
+        env=host.env,
+        engine_python=host.python,
+        model_path=host.model_path,
+        ssh=replace(host.ssh, host=login),
     )

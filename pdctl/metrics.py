@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pdctl.executors.base import NodeAccess
-from pdctl.executors.calls import ProbeRequest
+from pdctl.executors.calls import ProbeAnswer, ProbeRequest
 from pdctl.plan.model import ProcessSpec
 
 METRICS_TIMEOUT_S = 2.0
 
 
-def ask_requests(processes: Sequence[ProcessSpec], nodes: NodeAccess) -> Mapping[str, int]:
+def request_probes(processes: Sequence[ProcessSpec]) -> tuple[ProbeRequest, ...]:
+    """One probe of each process that counts its requests, in their order."""
+    return tuple(
+        ProbeRequest(node=process.node, url=process.ready.sibling("/metrics"), timeout_s=METRICS_TIMEOUT_S)
+        for process in processes
+        if process.requests_metric and process.ready
+    )
+
+
+def read_requests(processes: Sequence[ProcessSpec], answers: Sequence[ProbeAnswer]) -> Mapping[str, int]:
     """Requests served since the start, by process id; processes that don't tell are left out."""
-    asked = [(process, process.requests_metric, process.ready) for process in processes]
-    telling = [(process, metric, probe) for process, metric, probe in asked if metric and probe]
-    requests = [
-        ProbeRequest(node=process.node, url=probe.sibling("/metrics"), timeout_s=METRICS_TIMEOUT_S)
-        for process, _, probe in telling
-    ]
-    answers = nodes.probe(requests) if requests else ()
+    telling = [process for process in processes if process.requests_metric and process.ready]
     counts = {
-        process.id: counter_total(answer.body, metric)
-        for (process, metric, _), answer in zip(telling, answers, strict=True)
+        process.id: counter_total(answer.body, process.requests_metric or "")
+        for process, answer in zip(telling, answers, strict=True)
         if answer.status == 200
     }
     return {process_id: count for process_id, count in counts.items() if count is not None}

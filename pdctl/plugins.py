@@ -25,7 +25,32 @@ Family = Literal["engines", "routers", "executors"]
 
 # Modules of a family's folder that others build on; they name no plug-in.
 _SHARED_MODULES = frozenset(
-    {"base", "flags", "answers", "archive", "calls", "link", "lock_call", "shell", "shimmed", "streams"}
+    {
+        "base",
+        "flags",
+        "answers",
+        "ask_call",
+        "fan_out",
+        "kept_plan",
+        "look_call",
+        "log_stream",
+        "lost",
+        "machines",
+        "archive",
+        "calls",
+        "link",
+        "lock_call",
+        "remote_command",
+        "fabric_transport",
+        "known_hosts",
+        "openssh_transport",
+        "ssh_addresses",
+        "ssh_faults",
+        "ssh_login",
+        "shell",
+        "shimmed",
+        "streams",
+    }
 )
 
 

@@ -1,12 +1,20 @@
-"""Golden files: what users see is compared with a file; `--update-golden` writes what is seen now."""
+"""Golden files: what users see is compared with a file; `--update-golden` writes what is seen now.
+And real hosts: machines of their own on this one, for all tests that go over ssh.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.testbed.hosts.host_set import DEBIAN_PACKAGES, HostSet, missing_programs, new_hosts
+from tests.testbed.hosts.host_spec import HostSpec
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -33,3 +41,23 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(encoding="utf-8")
 
     return compare
+
+
+@pytest.fixture(scope="session")
+def make_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., HostSet]]:
+    """`make_hosts(h1=HostSpec(), h2=HostSpec(login_shell="/usr/bin/fish"))` boots a set for the session.
+
+    Whoever breaks a host of a set that is shared heals it.
+    """
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("real hosts need root on Linux")
+    missing = missing_programs()
+    assert not missing, f"no {', '.join(missing)}; `apt-get install {' '.join(DEBIAN_PACKAGES)}`"
+    with contextlib.ExitStack() as made:
+        yield lambda **specs: made.enter_context(new_hosts(tmp_path_factory.mktemp("hosts"), specs))
+
+
+@pytest.fixture(scope="session")
+def two_hosts(make_hosts: Callable[..., HostSet]) -> HostSet:
+    """`h1` and `h2`, plain, shared by all tests that leave hosts as they were."""
+    return make_hosts(h1=HostSpec(), h2=HostSpec())

@@ -32,21 +32,22 @@ def run_canary(plan: LaunchPlan, nodes: NodeAccess, *, sink: EventSink, clock: C
     began = clock.now()
     while True:
         (answer,) = nodes.probe([request])
-        text = _text(answer)
+        text = answered_text(answer)
         if text is not None:
             sink.on(Verified(text=text, elapsed_s=clock.now() - began))
             return
         if answer.status != 503 or clock.now() - began > PATIENCE_S:
             raise DiagnosticError.one(
                 "PD606",
-                f"the deployment is up, but a request through its router failed: {_why(answer)}",
+                f"the deployment is up, but a request through its router failed: {why_not(answer)}",
                 notes=(f"`POST {url}` asked for {NUM_TOKENS} tokens", "all processes still run"),
                 help=f"look at `pdctl logs --name {plan.name}`",
             )
         clock.sleep(RETRY_EVERY_S)
 
 
-def _text(answer: ProbeAnswer) -> str | None:
+def answered_text(answer: ProbeAnswer) -> str | None:
+    """What was generated; None for any other answer."""
     if answer.status != 200:
         return None
     try:
@@ -55,7 +56,7 @@ def _text(answer: ProbeAnswer) -> str | None:
         return None
 
 
-def _why(answer: ProbeAnswer) -> str:
+def why_not(answer: ProbeAnswer) -> str:
     if answer.status is None:
         return answer.error or "no answer"
     return f"HTTP {answer.status}: {answer.body[:300].strip()}"

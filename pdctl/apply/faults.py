@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from pdctl.diagnostics import Diagnostic, Excerpt
+from pdctl.hostlist import fold
 from pdctl.plan.model import ProcessSpec
-from pdctl.state.observed import ObservedProcess, Phase
+from pdctl.state.observed import ObservedProcess, Phase, UnreachableNode
 
 
 def not_started(process: ProcessSpec, reason: str) -> Diagnostic:
@@ -33,6 +36,25 @@ def is_late(process: ProcessSpec, *, deadline_s: float, seen: str, lines: tuple[
         help="if it only needs longer, raise `health.ready_deadline_s` and run `pdctl up` again",
         excerpts=_excerpts(process, lines),
     )
+
+
+def nodes_lost(processes: Sequence[ProcessSpec], lost: Mapping[str, UnreachableNode]) -> list[Diagnostic]:
+    """One for all nodes that were lost for the same reason."""
+    by_reason: dict[str, list[ProcessSpec]] = {}
+    for process in processes:
+        by_reason.setdefault(lost[process.node].reason, []).append(process)
+    return [
+        Diagnostic(
+            code="PD610",
+            message=f"{fold(each.node for each in group)} was lost before the deployment was ready: {reason}",
+            notes=(
+                f"`{fold(each.id for each in group)}` may run there or not: unreachable is not stopped",
+                "nothing more was started; what runs on the other nodes goes on",
+            ),
+            help="make the node reachable and run `pdctl up` again: what serves already is kept",
+        )
+        for reason, group in by_reason.items()
+    ]
 
 
 def how_it_ended(observed: ObservedProcess | None) -> str:

@@ -7,7 +7,9 @@ from collections.abc import Collection, Sequence
 from pdctl.diagnostics import Diagnostic, DiagnosticError
 from pdctl.executors.base import Executor
 from pdctl.executors.calls import PortAnswer, PortQuery
+from pdctl.executors.link import unreachable_nodes
 from pdctl.plan.model import PortClaim, ProcessSpec
+from pdctl.state.observed import UnreachableNode
 
 
 def require_free_ports(
@@ -20,6 +22,7 @@ def require_free_ports(
     ]
     leaving = {f"{deployment}/{process_id}" for process_id in stopping}
     answers = executor.ports(queries) if queries else ()
+    require_reachable(answers)
     in_the_way = [
         (process, claim, answer)
         for (process, claim), answer in zip(wanted, answers, strict=True)
@@ -28,11 +31,18 @@ def require_free_ports(
     if in_the_way:
         known = executor.deployments()
         raise DiagnosticError(
-            _taken(process, claim, answer, known=known) for process, claim, answer in in_the_way
+            port_fault(process, claim, answer, known=known) for process, claim, answer in in_the_way
         )
 
 
-def _taken(
+def require_reachable(answers: Sequence[PortAnswer]) -> None:
+    """Raise `DiagnosticError` with every node that could not be asked: its ports can't be promised."""
+    lost = {answer.query.node: answer.problem or "" for answer in answers if answer.is_unreachable}
+    if lost:
+        raise unreachable_nodes([UnreachableNode(name=name, reason=reason) for name, reason in lost.items()])
+
+
+def port_fault(
     process: ProcessSpec, claim: PortClaim, answer: PortAnswer, *, known: Collection[str]
 ) -> Diagnostic:
     if answer.problem != "taken":

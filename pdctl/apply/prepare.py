@@ -12,6 +12,7 @@ from pdctl.diagnostics import Diagnostic, DiagnosticError, Excerpt
 from pdctl.events import EventSink, Preparing
 from pdctl.executors.base import Executor
 from pdctl.executors.calls import CommandEnded, NodeCommand, OutputLine
+from pdctl.executors.fan_out import at_once
 from pdctl.fields import FieldError, Fields
 from pdctl.plan.model import ProcessSpec
 
@@ -19,13 +20,23 @@ KEPT_LINES = 15
 
 
 def prepare_nodes(processes: Sequence[ProcessSpec], executor: Executor, sink: EventSink) -> None:
-    """Run each distinct command once per node. Raises `DiagnosticError` with all that failed."""
-    commands = {(process.node, process.prepare): None for process in processes if process.prepare}
-    faults = [
-        fault
-        for node, argv in commands
-        if (fault := _run(NodeCommand(node=node, argv=argv), executor, sink)) is not None
-    ]
+    """Run each distinct command once per node, nodes at the same time.
+
+    Raises `DiagnosticError` with all that failed.
+    """
+    needed = dict.fromkeys((process.node, process.prepare) for process in processes if process.prepare)
+    commands = [NodeCommand(node=node, argv=argv) for node, argv in needed]
+    faults: list[Diagnostic] = []
+    for outcome in at_once(lambda command: _run(command, executor, sink), commands):
+        match outcome:
+            case None:
+                pass
+            case Diagnostic():
+                faults.append(outcome)
+            case DiagnosticError():
+                faults.extend(outcome.diagnostics)
+            case _:
+                raise outcome
     if faults:
         raise DiagnosticError(faults)
 

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from pdctl.apply.faults import has_ended, how_it_ended, is_late, not_started
+from pdctl.apply.faults import has_ended, how_it_ended, is_late, nodes_lost, not_started
 from pdctl.apply.stop import stop_processes
-from pdctl.apply.tails import last_lines
 from pdctl.clock import Clock
 from pdctl.diagnostics import Diagnostic, DiagnosticError
 from pdctl.events import EventSink, Failed, Ready, Started, Starting, Waiting
 from pdctl.executors.base import Executor
-from pdctl.executors.calls import StartOutcome
-from pdctl.health import ask_readiness
+from pdctl.executors.calls import LookQuery
+from pdctl.health import Readiness, read_readiness, readiness_probes
 from pdctl.plan.model import LaunchPlan, ProcessSpec
 from pdctl.reconcile.model import Change, Op
-from pdctl.state.observed import ObservedProcess, ObservedState
+from pdctl.state.observed import ObservedProcess, ObservedState, UnreachableNode
 
-START_THREADS = 32
 FIRST_POLL_S = 0.1
 SLOWEST_POLL_S = 1.0
 SAY_WAITING_EVERY_S = 1.0
 EXCERPT_LINES = 15
+LOST_PATIENCE_S = 60.0  # a node that is lost for longer ends the rollout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +39,7 @@ class _Track:
     process: ProcessSpec
     change: Change | None  # that starts it; None: it runs already
     since: float | None = None  # when it was started, or first watched
+    is_answered: bool = True  # False: the answer to its start was lost, so it may run or not
     is_ready: bool = False
     reason: str = "not probed yet"
 
@@ -98,80 +97,106 @@ class Rollout:
         stop_processes(self.plan.name, replaced, self.observed, self.executor, sink=self.sink)
         for change in changes:
             self.sink.on(Starting(process_id=change.process_id, node=change.node, cause=change.cause))
-        with ThreadPoolExecutor(max_workers=START_THREADS) as pool:
-            outcomes = list(pool.map(self._start_one, tracks))
+        outcomes = self.executor.start(self.plan, [track.process for track in tracks])
         now = self.clock.now()
         faults: list[Diagnostic] = []
         for track, outcome in zip(tracks, outcomes, strict=True):
             track.since = now
-            if outcome.error is not None:
+            track.is_answered = not outcome.is_unreachable
+            if outcome.error is None:
+                self.sink.on(Started(process_id=track.process.id, node=track.process.node, pid=outcome.pid))
+            elif track.is_answered:
                 faults.append(not_started(track.process, outcome.error))
                 self._say_failed(track, outcome.error)
-            else:
-                self.sink.on(Started(process_id=track.process.id, node=track.process.node, pid=outcome.pid))
         if faults:
             raise DiagnosticError(faults)
 
-    def _start_one(self, track: _Track) -> StartOutcome:
-        return self.executor.start(self.plan, track.process)
-
     def _look(self) -> None:
-        """One round: which live, which serve, which are late."""
+        """One round: which live, which serve, which are late, which can't be asked."""
         watched = [track for track in self._tracks.values() if track.since is not None]
-        self._require_alive(watched)
         waiting = [track for track in watched if not track.is_ready]
-        answers = ask_readiness([track.process for track in waiting], self.executor)
+        is_time_to_say = self.clock.now() - self._said_at >= SAY_WAITING_EVERY_S
+        sight = self.executor.look(
+            LookQuery(
+                deployment=self.plan.name,
+                probes=readiness_probes([track.process for track in waiting]),
+                tail_of=_nodes_of(waiting) if is_time_to_say else {},
+            )
+        )
+        self._require_progress(watched, sight.state)
+        answers = read_readiness([track.process for track in waiting], sight.answers)
+        lost = {node.name: node for node in sight.state.unreachable}
         for track in waiting:
-            answer = answers[track.process.id]
-            track.is_ready, track.reason = answer.is_ready, answer.reason
-            if track.is_ready and track.change is not None:
-                self.sink.on(Ready(process_id=track.process.id, elapsed_s=self._elapsed_s(track)))
-        waiting = [track for track in waiting if not track.is_ready]
-        self._require_in_time(waiting)
-        self._say_waiting(waiting)
+            self._learn(track, answers[track.process.id], lost.get(track.process.node), sight.state)
+        if is_time_to_say:
+            self._say_waiting([track for track in waiting if not track.is_ready], sight.tails)
 
-    def _require_alive(self, tracks: Sequence[_Track]) -> None:
-        observed = {each.id: each for each in self.executor.observe(self.plan.name).processes}
-        ended = [track for track in tracks if not _lives(observed.get(track.process.id))]
-        if not ended:
+    def _learn(
+        self, track: _Track, answer: Readiness, lost: UnreachableNode | None, state: ObservedState
+    ) -> None:
+        if lost is not None:
+            track.reason = f"`{lost.name}` unreachable since {lost.since_s:.0f} s: {lost.reason}"
             return
-        tails = self._tails(ended, num_lines=EXCERPT_LINES)
-        faults: list[Diagnostic] = []
-        for track in ended:
-            how = how_it_ended(observed.get(track.process.id))
-            self._say_failed(track, how)
-            faults.append(
-                has_ended(track.process, how, ran_s=self._elapsed_s(track), lines=tails[track.process.id])
-            )
+        if not track.is_answered:
+            # The node answers again. If the start never arrived, it is asked for once more.
+            track.is_answered = True
+            if not _lives(state.process(track.process.id)):
+                track.since = None
+                return
+        track.is_ready, track.reason = answer.is_ready, answer.reason
+        if track.is_ready and track.change is not None:
+            self.sink.on(Ready(process_id=track.process.id, elapsed_s=self._elapsed_s(track)))
+
+    def _require_progress(self, tracks: Sequence[_Track], state: ObservedState) -> None:
+        """Raise `DiagnosticError` with all that went wrong so far, once something did."""
+        lost = {node.name: node for node in state.unreachable}
+        reachable = [track for track in tracks if track.process.node not in lost and track.is_answered]
+        observed = {each.id: each for each in state.processes}
+        ended = [track for track in reachable if not _lives(observed.get(track.process.id))]
+        late = [
+            track
+            for track in reachable
+            if track not in ended and not track.is_ready and self._elapsed_s(track) > self._deadline_s(track)
+        ]
+        cut_off = [track for track in tracks if track.process.node in lost]
+        given_up = [track for track in cut_off if self._is_given_up(track, lost[track.process.node])]
+        if not (ended or late or given_up):
+            return
+        tails = self._tails([*ended, *late])
+        faults = [self._has_ended(track, observed.get(track.process.id), tails) for track in ended]
+        faults += [self._is_late(track, tails) for track in late]
+        for track in cut_off:
+            self._say_failed(track, f"`{track.process.node}` can't be reached")
+        faults += nodes_lost([track.process for track in cut_off], lost)
         raise DiagnosticError(faults)
 
-    def _require_in_time(self, tracks: Sequence[_Track]) -> None:
-        late = [track for track in tracks if self._elapsed_s(track) > self._deadline_s(track)]
-        if not late:
-            return
-        tails = self._tails(late, num_lines=EXCERPT_LINES)
-        faults: list[Diagnostic] = []
-        for track in late:
-            self._say_failed(track, "not ready in time")
-            faults.append(
-                is_late(
-                    track.process,
-                    deadline_s=self._deadline_s(track),
-                    seen=track.reason,
-                    lines=tails[track.process.id],
-                )
-            )
-        raise DiagnosticError(faults)
+    def _is_given_up(self, track: _Track, lost: UnreachableNode) -> bool:
+        """A short cut is waited out; the deadline of the process may come before our patience ends."""
+        is_late = not track.is_ready and self._elapsed_s(track) > self._deadline_s(track)
+        return is_late or lost.since_s > LOST_PATIENCE_S
+
+    def _has_ended(
+        self, track: _Track, observed: ObservedProcess | None, tails: Mapping[str, tuple[str, ...]]
+    ) -> Diagnostic:
+        how = how_it_ended(observed)
+        self._say_failed(track, how)
+        lines = tails[track.process.id]
+        return has_ended(track.process, how, ran_s=self._elapsed_s(track), lines=lines)
+
+    def _is_late(self, track: _Track, tails: Mapping[str, tuple[str, ...]]) -> Diagnostic:
+        self._say_failed(track, "not ready in time")
+        return is_late(
+            track.process,
+            deadline_s=self._deadline_s(track),
+            seen=track.reason,
+            lines=tails[track.process.id],
+        )
 
     def _say_failed(self, track: _Track, reason: str) -> None:
         self.sink.on(Failed(process_id=track.process.id, reason=reason))
 
-    def _say_waiting(self, tracks: Sequence[_Track]) -> None:
-        now = self.clock.now()
-        if not tracks or now - self._said_at < SAY_WAITING_EVERY_S:
-            return
-        self._said_at = now
-        tails = self._tails(tracks, num_lines=1)
+    def _say_waiting(self, tracks: Sequence[_Track], tails: Mapping[str, tuple[str, ...]]) -> None:
+        self._said_at = self.clock.now()
         for track in tracks:
             self.sink.on(
                 Waiting(
@@ -179,21 +204,27 @@ class Rollout:
                     reason=track.reason,
                     elapsed_s=self._elapsed_s(track),
                     deadline_s=self._deadline_s(track),
-                    last_line=next(iter(tails[track.process.id]), None),
+                    last_line=next(iter(tails.get(track.process.id, ())), None),
                 )
             )
 
     def _elapsed_s(self, track: _Track) -> float:
-        return self.clock.now() - (track.since or 0.0)
+        return 0.0 if track.since is None else self.clock.now() - track.since
 
     def _deadline_s(self, track: _Track) -> float:
         if self.options.deadline_s is not None:
             return self.options.deadline_s
         return track.process.ready.deadline_s if track.process.ready is not None else float("inf")
 
-    def _tails(self, tracks: Sequence[_Track], *, num_lines: int) -> Mapping[str, tuple[str, ...]]:
-        node_of = {track.process.id: track.process.node for track in tracks}
-        return last_lines(self.executor, self.plan.name, node_of, num_lines=num_lines)
+    def _tails(self, tracks: Sequence[_Track]) -> Mapping[str, tuple[str, ...]]:
+        if not tracks:
+            return {}
+        query = LookQuery(deployment=self.plan.name, tail_of=_nodes_of(tracks), num_lines=EXCERPT_LINES)
+        return self.executor.look(query).tails
+
+
+def _nodes_of(tracks: Sequence[_Track]) -> dict[str, str]:
+    return {track.process.id: track.process.node for track in tracks}
 
 
 def _lives(observed: ObservedProcess | None) -> bool:

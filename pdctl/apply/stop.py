@@ -19,8 +19,11 @@ def stop_processes(
     executor: Executor,
     *,
     sink: EventSink,
+    passes_over_lost: bool = False,
 ) -> tuple[StopOutcome, ...]:
     """Stop what `changes` name. Raises `DiagnosticError` with all that could not be stopped.
+
+    With `passes_over_lost`, a process whose node was lost is an outcome: the caller remembers it.
 
     Routers go first: while one ends its running requests, the engines behind it must still answer.
     """
@@ -30,7 +33,11 @@ def stop_processes(
     for is_router in (True, False):
         wave = [each for each in targets if each[0].process_id.startswith("router-") is is_router]
         outcomes += _stop_wave(deployment, wave, executor, sink)
-    faults = [_not_stopped(outcome) for outcome in outcomes if outcome.error or outcome.survivors]
+    faults = [
+        _not_stopped(outcome)
+        for outcome in outcomes
+        if (outcome.error or outcome.survivors) and not (passes_over_lost and outcome.is_unreachable)
+    ]
     if faults:
         raise DiagnosticError(faults)
     return tuple(outcomes)

@@ -43,9 +43,11 @@ def down(
                 "name": name,
                 "stopped": outcome.stopped,
                 "leftovers": outcome.leftovers,
+                "pending": outcome.pending,
+                "unproven": outcome.unproven,
                 "elapsed_s": outcome.elapsed_s,
             },
-            down_lines(name, outcome.stopped, outcome.leftovers, outcome.elapsed_s, output.out),
+            down_lines(name, outcome, output.out),
         )
-        if outcome.leftovers:
+        if outcome.leftovers or outcome.pending:
             raise typer.Exit(exits.ERROR)

@@ -11,7 +11,7 @@ from pdctl.cli.options import AsJson, Name, new_app, verb
 from pdctl.cli.output import Output, output_of
 
 if TYPE_CHECKING:
-    from pdctl.lifecycle.logs import LogLine
+    from pdctl.lifecycle.logs import LogLine, LogNotice
 
 app = new_app()
 
@@ -45,10 +45,16 @@ def logs(
         output.write(_shown(lines, output), is_live=True)
 
 
-def _shown(lines: Iterator[LogLine], output: Output) -> Iterator[str]:
-    from pdctl.views.logs import LogPrefixes
+def _shown(items: Iterator[LogLine | LogNotice], output: Output) -> Iterator[str]:
+    from pdctl.lifecycle.logs import LogNotice
+    from pdctl.views.logs import LogPrefixes, notice_line
     from pdctl.views.machine import to_json
 
     prefixes = LogPrefixes(output.out)
-    for line in lines:
-        yield to_json(line, indent=None) if output.is_json else prefixes.line(line.process_id, line.text)
+    for item in items:
+        if isinstance(item, LogNotice):
+            output.tell({"notice": item}, [notice_line(item, output.err)])
+        elif output.is_json:
+            yield to_json(item, indent=None)
+        else:
+            yield prefixes.line(item.process_id, item.text)

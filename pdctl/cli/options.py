@@ -40,6 +40,9 @@ Name = Annotated[
 ExitCode = Annotated[bool, typer.Option("--exit-code", help="Exit with 2 when changes are pending.")]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Return when the processes run, ready or not.")]
 NoCanary = Annotated[bool, typer.Option("--no-canary", help="Leave out the one real request at the end.")]
+SkipDoctor = Annotated[
+    bool, typer.Option("--skip-doctor", help="Don't look at the nodes before anything starts.")
+]
 Timeout = Annotated[
     float | None,
     typer.Option(

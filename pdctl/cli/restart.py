@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pdctl.cli.options import AsJson, Name, NoCanary, NoWait, Timeout, new_app, verb
+from pdctl.cli.options import AsJson, Name, NoCanary, NoWait, SkipDoctor, Timeout, new_app, verb
 from pdctl.cli.output import output_of
 
 app = new_app()
@@ -22,6 +22,7 @@ def restart(
     name: Name = None,
     no_wait: NoWait = False,
     no_canary: NoCanary = False,
+    skip_doctor: SkipDoctor = False,
     timeout_s: Timeout = None,
     as_json: AsJson = False,
 ) -> None:
@@ -36,7 +37,9 @@ def restart(
 
     with output_of(ctx, as_json=as_json) as output:
         target = target_of(name, ids)
-        options = UpOptions(wait=not no_wait, canary=not no_canary, deadline_s=timeout_s)
+        options = UpOptions(
+            wait=not no_wait, canary=not no_canary, doctor=not skip_doctor, deadline_s=timeout_s
+        )
         with (
             telling_interrupts(
                 output,

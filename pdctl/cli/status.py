@@ -16,20 +16,21 @@ app = new_app()
 @verb(app, example="pdctl status laptop-1p1d --json")
 def status(
     ctx: typer.Context,
-    name: Annotated[
+    target: Annotated[
         str | None,
         typer.Argument(
-            metavar="NAME",
-            help="The deployment. Left out: all that are on record.",
+            metavar="NAME|FILE",
+            help="The deployment, or its topology. Left out: all that are on record.",
             autocompletion=complete_deployments,
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what runs."""
+    from pdctl.cli.targets import deployment_of
     from pdctl.lifecycle.status import status as ask_status
     from pdctl.views.status import statuses_lines
 
     with output_of(ctx, as_json=as_json) as output:
-        statuses = ask_status(name)
+        statuses = ask_status(None if target is None else deployment_of(target))
         output.show({"deployments": statuses}, statuses_lines(statuses, output.out))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pdctl.cli.planning import looks_like_file, refuse_shipped_name
 from pdctl.cli.usage import UsageFault
-from pdctl.lifecycle.access import deployments
+from pdctl.lifecycle.access import deployments, introduce
 from pdctl.lifecycle.planning import TopologySource, plan_file
 
 _ID = re.compile(r"(prefill|decode|router)-\d+(\.\d+)?")
@@ -28,7 +28,7 @@ def target_of(name: str | None, words: Sequence[str]) -> Target:
     bare = {word for word in words if not _ID.fullmatch(word.rpartition("/")[2])} & set(deployments())
     names = bare | {word.partition("/")[0] for word in words if "/" in word}
     if name is not None:
-        names.add(name)
+        names.add(deployment_of(name))
     if len(names) > 1:
         raise UsageFault(f"these ids are of {_and(sorted(names))}", hint="one deployment at a time")
     return Target(
@@ -44,8 +44,9 @@ def deployment_of(target: str | None) -> str:
     if not looks_like_file(target):
         return target
     refuse_shipped_name(target)
-    source = TopologySource(path=target, sets=(), profile=None)
-    return plan_file(source).plan.name
+    plan = plan_file(TopologySource(path=target, sets=(), profile=None)).plan
+    introduce(plan)
+    return plan.name
 
 
 def only_deployment(how: str) -> str:

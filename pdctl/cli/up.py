@@ -7,7 +7,19 @@ from typing import Annotated
 
 import typer
 
-from pdctl.cli.options import AsJson, File, NoCanary, NoWait, Profile, Sets, Timeout, new_app, verb
+from pdctl.apply.verify import Verify
+from pdctl.cli.options import (
+    AsJson,
+    File,
+    NoCanary,
+    NoWait,
+    Profile,
+    Sets,
+    SkipDoctor,
+    Timeout,
+    new_app,
+    verb,
+)
 from pdctl.cli.output import output_of
 
 app = new_app()
@@ -24,6 +36,11 @@ def up(
     ] = False,
     no_wait: NoWait = False,
     no_canary: NoCanary = False,
+    verify: Annotated[
+        Verify,
+        typer.Option(help="`pairs`: one request over each pair of a prefill and a decode instance, too."),
+    ] = Verify.ROUTER,
+    skip_doctor: SkipDoctor = False,
     timeout_s: Timeout = None,
     as_json: AsJson = False,
 ) -> None:
@@ -38,7 +55,13 @@ def up(
         if dry_run:
             show_changes(output, planned)
             return
-        options = UpOptions(wait=not no_wait, canary=not no_canary, deadline_s=timeout_s)
+        options = UpOptions(
+            wait=not no_wait,
+            canary=not no_canary,
+            verify=verify,
+            doctor=not skip_doctor,
+            deadline_s=timeout_s,
+        )
         with telling_interrupts(output, again=_again(file, sets, profile)), output.progress() as sink:
             outcome = make_true(planned, sink, options)
         show_up(output, outcome)

@@ -57,8 +57,8 @@ class ReferenceEngine:
         topology = layout.topology
         role = _role(slot, topology)
         http = slot.endpoint("http")
-        argv = [topology.engine.python or slot.node.python, "-m", "runtime.engine"]
-        argv += ["--model-path", topology.model.path, "--served-model-name", topology.model.name]
+        argv = [layout.engine_python(slot.node), "-m", "runtime.engine"]
+        argv += ["--model-path", layout.model_path(slot.node), "--served-model-name", topology.model.name]
         argv += ["--host", http.host, "--port", str(http.port)]
         argv += ["--disaggregation-mode", role.name]
         argv += ["--disaggregation-transfer-backend", topology.transfer.backend]

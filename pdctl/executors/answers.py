@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 
 from pdctl.executors.calls import (
     CommandEnded,
     CommandOutput,
-    LogLine,
+    DeviceMemory,
     OutputLine,
     PortAnswer,
     PortQuery,
     ProbeAnswer,
+    Remains,
     StartOutcome,
     StopOutcome,
     Survivor,
@@ -78,6 +80,7 @@ def read_stop(answer: Fields) -> StopOutcome:
         killed=answer.flag("killed"),
         elapsed_s=answer.number("elapsed_s"),
         survivors=survivors,
+        pids=tuple(pid for pid in answer.items("pids") if isinstance(pid, int)),
     )
 
 
@@ -90,6 +93,10 @@ def read_probe(answer: Fields) -> ProbeAnswer:
     )
 
 
+def read_tails(answer: Fields) -> dict[str, tuple[str, ...]]:
+    return {process_id: answer.texts(process_id) for process_id in answer.values}
+
+
 def read_port(answer: Fields, query: PortQuery) -> PortAnswer:
     return PortAnswer(
         query=query,
@@ -100,9 +107,21 @@ def read_port(answer: Fields, query: PortQuery) -> PortAnswer:
     )
 
 
-def read_log_line(line: Fields) -> LogLine:
-    return LogLine(
-        process_id=line.text("process_id"), run_id=line.optional_text("run_id") or "", text=line.text("line")
+def read_remains(answer: Fields, node: str, queries: Sequence[PortQuery]) -> Remains:
+    devices = answer.object("devices")
+    memory = (
+        DeviceMemory(
+            pid=each.integer("pid"), device=each.text("device"), used_mib=each.optional_integer("used_mib")
+        )
+        for each in devices.objects("held")
+    )
+    found = zip(answer.objects("ports"), queries, strict=True)
+    return Remains(
+        node=node,
+        processes=answer.texts("processes"),
+        ports=tuple(read_port(each, query) for each, query in found),
+        memory=tuple(memory),
+        unproven=devices.optional_text("unproven"),
     )
 
 

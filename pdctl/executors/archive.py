@@ -12,17 +12,60 @@ from pdctl.diagnostics import DiagnosticError
 
 # A script rather than a zip file: Python reads a script once, but opens a zip file again for each import, and
 # another operator's last `down` may remove the file in between.
+#
+# Compiling costs more than half of a short call, so the first one leaves its byte code beside the script, as
+# Python does for modules and nobody does for scripts. What is damaged, cut off, of another Python or can't be
+# written is done without. It is trusted as the script is: both lie in a folder of the user alone.
 _SCRIPT = """\
-import sys
+import marshal, os, sys
+
+if sys.version_info < (3, 8):
+    sys.stdout.write('{{"error": "its Python is %d.%d, the shim needs 3.8 or later"}}' % sys.version_info[:2])
+    sys.exit(2)
 from _frozen_importlib import ModuleSpec  # importlib.machinery would cost 7 ms of each call
+from _frozen_importlib_external import MAGIC_NUMBER
+from _imp import source_hash
 
 SOURCES = {sources!r}
+BYTE_CODE = "%s.%s.pyc" % (__file__[:-3], sys.implementation.cache_tag)
+
+
+def load():
+    try:
+        with open(BYTE_CODE, "rb") as file:
+            seal, packed = file.read(12), file.read()
+    except OSError:
+        return None
+    return marshal.loads(packed) if seal == MAGIC_NUMBER + source_hash(12, packed) else None
+
+
+def save(codes):
+    packed = marshal.dumps(codes)
+    temporary = "%s.%d.pyc" % (BYTE_CODE, os.getpid())
+    try:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(MAGIC_NUMBER + source_hash(12, packed) + packed)
+        os.replace(temporary, BYTE_CODE)
+    except OSError:
+        try:
+            os.unlink(temporary)
+        except OSError:
+            pass
+
+
+def compiled():
+    codes = {{name: compile(source, "<%s>" % name, "exec") for name, source in SOURCES.items()}}
+    save(codes)
+    return codes
+
+
+CODES = load() or compiled()
 
 
 class Packed:
     @staticmethod
     def find_spec(name, path=None, target=None):
-        return ModuleSpec(name, Packed, is_package=name == "shim") if name in SOURCES else None
+        return ModuleSpec(name, Packed, is_package=name == "shim") if name in CODES else None
 
     @staticmethod
     def create_module(spec):
@@ -30,8 +73,7 @@ class Packed:
 
     @staticmethod
     def exec_module(module):
-        name = module.__name__
-        exec(compile(SOURCES[name], "<" + name + ">", "exec"), module.__dict__)
+        exec(CODES[module.__name__], module.__dict__)
 
 
 sys.meta_path.insert(0, Packed)

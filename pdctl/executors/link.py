@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from pdctl.diagnostics import DiagnosticError, Excerpt
+from pdctl.diagnostics import Diagnostic, DiagnosticError, Excerpt
 from pdctl.executors.archive import shim_archive
 from pdctl.executors.shell import Completed, LineStream, Shell, UnreachableError
 from pdctl.fields import FieldError, Fields, parse_fields
+from pdctl.hostlist import fold
+from pdctl.state.observed import UnreachableNode
 
 CALL_TIMEOUT_S = 30.0
+RETRY_PAUSE_S = 1.0  # before a lost call is asked again
 SHIP_TRIES = 3
 MAX_QUOTED_LINES = 10
+MAX_NOTES = 10  # of one reason: a hundred fingerprints help nobody
 
+# Go where run directories lie on this node, which only the node knows, then become the command: no question
+# and answer is spent on it. When there is no such folder yet, the shim isn't there either.
+_ENTER = (
+    'case "$XDG_STATE_HOME" in /*) state=$XDG_STATE_HOME;; *) state=$HOME/.local/state;; esac; '
+    'cd "$state/pdctl/run" 2>/dev/null; exec "$0" "$@"'
+)
 _HELLO = (
     "import json,os;"
     "state=os.environ.get('XDG_STATE_HOME','');"
@@ -23,23 +35,35 @@ _HELLO = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerbCall:
+    """One verb of the shim; `names` come behind the root of run directories, for verbs that want it."""
+
+    verb: str
+    names: tuple[str, ...] = ()
+    request: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
 class NodeLink:
     """`name` is None for a machine that stands for every node. May be used from several threads at a time."""
 
     def __init__(self, *, name: str | None, shell: Shell, python: str, root: str | None = None) -> None:
         self.name = name
         self._shell = shell
-        self._python = [
-            python,
-            "-I",
-            "-S",
-        ]  # neither its site-packages nor its environment matter to the shim
-        self._root = root  # of run directories; None: asked once, since only the node knows its home
+        # Neither its site-packages nor its environment matter to the shim.
+        self._python = [python, "-I", "-S"]
+        self._root = root  # of run directories, absolute; None: the node's own
+        self._own_root = root  # the same, once the node was asked
         self._asking = threading.Lock()
+        self._has_shim = False
 
     @property
     def label(self) -> str:
         return self.name or "this machine"
+
+    def root(self) -> str:
+        """What the shim on this node takes for the root of run directories."""
+        return self._root or "."
 
     def call(
         self,
@@ -62,35 +86,72 @@ class NodeLink:
         if done.code != 0:
             raise self._failed(done, verb)
         try:
-            return parse_fields(f"`{verb}` on {self.label}", b'{"answer":%b}' % (done.stdout or b"null"))
+            answer = parse_fields(f"`{verb}` on {self.label}", b'{"answer":%b}' % (done.stdout or b"null"))
         except FieldError as error:
             raise self._failed(done, verb) from error
+        self._has_shim = True
+        return answer
+
+    def call_all(self, calls: Sequence[VerbCall], *, timeout_s: float = CALL_TIMEOUT_S) -> tuple[Fields, ...]:
+        """Several verbs in one round trip, each answer in the field `answer` of its own.
+
+        Raises `DiagnosticError` with all that could not be served.
+        """
+        request = {
+            "calls": [
+                {"verb": each.verb, "names": list(each.names), "request": dict(each.request)}
+                for each in calls
+            ]
+        }
+        answers = self.call("do", (), request, timeout_s=timeout_s).objects("answer")
+        faults = [
+            self._refused(call.verb, error)
+            for call, answer in zip(calls, answers, strict=True)
+            if (error := answer.optional_text("error")) is not None
+        ]
+        if faults:
+            raise DiagnosticError(faults)
+        return answers
+
+    def call_again(
+        self,
+        calls: Sequence[VerbCall],
+        *,
+        timeout_s: float = CALL_TIMEOUT_S,
+        pause_s: float = RETRY_PAUSE_S,
+    ) -> tuple[Fields, ...]:
+        """`call_all` for verbs that may be asked twice: a lost answer is asked for once more."""
+        try:
+            return self.call_all(calls, timeout_s=timeout_s)
+        except UnreachableError:
+            time.sleep(pause_s)
+            return self.call_all(calls, timeout_s=timeout_s)
 
     def follow(self, verb: str, names: Sequence[str], request: Mapping[str, object]) -> LineStream:
-        """Start a verb that streams. A call before it proves that the shim is there."""
-        self.call("list", [self.root()])
+        """Start a verb that streams. Where no call has yet, one before it proves that the shim is there."""
+        if not self._has_shim:
+            self.call("list", [self.root()])
         return self._shell.follow(self._argv(verb, names), stdin=json.dumps(request).encode())
 
-    def root(self) -> str:
-        """Absolute path of the run directories on the node."""
+    def _argv(self, verb: str, names: Sequence[str]) -> list[str]:
+        name = shim_archive().name
+        if self._root is None:
+            return ["sh", "-c", _ENTER, *self._python, name, verb, *names]
+        return [*self._python, f"{self._root}/{name}", verb, *names]
+
+    def _ask_root(self) -> str:
         with self._asking:
-            if self._root is None:
+            if self._own_root is None:
                 done = self._shell.run([*self._python, "-c", _HELLO], timeout_s=CALL_TIMEOUT_S)
                 try:
-                    self._root = parse_fields(f"the greeting of {self.label}", done.stdout).text("root")
+                    self._own_root = parse_fields(f"the greeting of {self.label}", done.stdout).text("root")
                 except FieldError as error:
                     raise self._failed(done, "hello") from error
-            return self._root
-
-    def _argv(self, verb: str, names: Sequence[str]) -> list[str]:
-        return [*self._python, self._shim_path(), verb, *names]
-
-    def _shim_path(self) -> str:
-        return f"{self.root()}/{shim_archive().name}"
+            return self._own_root
 
     def _ship(self) -> None:
         try:
-            self._shell.put(self._shim_path(), shim_archive().content)
+            self._shell.put(f"{self._ask_root()}/{shim_archive().name}", shim_archive().content)
         except FileNotFoundError:  # the folder was removed while we wrote; the next try tells
             return
         except OSError as error:
@@ -100,7 +161,7 @@ class NodeLink:
         return DiagnosticError.one(
             "PD501",
             f"cannot put the shim on {self.label}: {why}",
-            help=f"make `{self.root()}` writable, or free some space there",
+            help=f"make `{self._own_root}` writable, or free some space there",
         )
 
     def _failed(self, done: Completed, verb: str) -> DiagnosticError:
@@ -112,7 +173,7 @@ class NodeLink:
                 help="install Python there, or name its interpreter in `engine.python`",
             )
         if (refusal := _refusal(done)) is not None:
-            return DiagnosticError.one("PD502", f"the shim on {self.label} failed at `{verb}`: {refusal}")
+            return DiagnosticError([self._refused(verb, refusal)])
         text = (done.stderr or done.stdout).decode("utf-8", "replace")
         lines = tuple(text.strip().splitlines()[-MAX_QUOTED_LINES:])
         return DiagnosticError.one(
@@ -121,14 +182,51 @@ class NodeLink:
             excerpts=(Excerpt(title="what it said", lines=lines),) if lines else (),
         )
 
+    def _refused(self, verb: str, why: str) -> Diagnostic:
+        return Diagnostic(code="PD502", message=f"the shim on {self.label} failed at `{verb}`: {why}")
+
 
 def unreachable_node(node: str, error: UnreachableError) -> DiagnosticError:
-    return DiagnosticError.one(
-        "PD503",
-        f"{node} can't be reached: {error}",
-        notes=("what runs there is unknown; unreachable is not stopped",),
-        help="make the node reachable and repeat the command",
+    return unreachable_nodes([lost_node(node, error)])
+
+
+def lost_node(name: str, error: UnreachableError, *, since_s: float = 0.0) -> UnreachableNode:
+    return UnreachableNode(
+        name=name,
+        reason=str(error),
+        since_s=since_s,
+        code=error.code,
+        notes=error.notes,
+        help=error.help,
     )
+
+
+def unreachable_nodes(nodes: Sequence[UnreachableNode], *, notes: tuple[str, ...] = ()) -> DiagnosticError:
+    """All of them at once, those with the same reason in one; a node that tells more of itself does so."""
+    by_reason: dict[tuple[str, str, str | None], list[UnreachableNode]] = {}
+    faults: list[Diagnostic] = []
+    for node in nodes:
+        if node.fault is None:
+            by_reason.setdefault((node.code, node.reason, node.help), []).append(node)
+        else:
+            faults.append(node.fault)
+    faults += [
+        Diagnostic(
+            code=code,
+            message=f"{fold(node.name for node in group)} can't be reached: {reason}",
+            notes=(*_own_notes(group), *notes, "what runs there is unknown; unreachable is not stopped"),
+            help=help or "make the node reachable and repeat the command",
+        )
+        for (code, reason, help), group in by_reason.items()
+    ]
+    return DiagnosticError(faults)
+
+
+def _own_notes(group: Sequence[UnreachableNode]) -> tuple[str, ...]:
+    notes = tuple(dict.fromkeys(note for node in group for note in node.notes))
+    if len(notes) <= MAX_NOTES:
+        return notes
+    return (*notes[:MAX_NOTES], f"and {len(notes) - MAX_NOTES} more like these")
 
 
 def _lacks_shim(done: Completed) -> bool:

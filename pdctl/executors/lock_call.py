@@ -1,11 +1,13 @@
-"""Taking and giving back a deployment's lock on one node, and taking it from the provably dead."""
+"""The lock of a deployment on one node: taking it, giving it back, taking it from the provably dead."""
 
 from __future__ import annotations
 
 from pdctl.diagnostics import DiagnosticError
+from pdctl.executors.calls import Standing
 from pdctl.executors.link import NodeLink
 from pdctl.fields import FieldError, Fields
 from pdctl.state.lock import Acquired, Held, LockOutcome, Owner, is_dead, owner_from_fields
+from pdctl.state.pending import pending_from_fields
 
 
 def take_lock(link: NodeLink, deployment: str, owner: Owner) -> LockOutcome:
@@ -26,11 +28,14 @@ def give_back_lock(link: NodeLink, deployment: str, owner: Owner) -> None:
     link.call("unlock", [link.root(), deployment], {"token": owner.token})
 
 
-def ask_holder(link: NodeLink, deployment: str) -> Owner | None:
-    """A holder that is provably dead holds nothing: the next operator gets the lock."""
-    found = link.call("holder", [link.root(), deployment]).object("answer").optional_object("holder")
-    holder = _read_owner(found, deployment) if found else None
-    return None if holder is None or is_dead(holder) else holder
+def ask_standing(link: NodeLink, deployment: str) -> Standing:
+    """The holder as it is written down, dead or not, and what an earlier `down` could not reach."""
+    answer = link.call("holder", [link.root(), deployment]).object("answer")
+    found = answer.optional_object("holder")
+    return Standing(
+        holder=_read_owner(found, deployment) if found else None,
+        pending=pending_from_fields(answer.objects("pending")),
+    )
 
 
 def _ask(link: NodeLink, deployment: str, owner: Owner, replace: str | None) -> Fields:

@@ -6,16 +6,31 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+# Codes of diagnostics about nodes that can't be reached: in general, and for each reason that is known.
+UNREACHABLE_CODES = frozenset({"PD503", *(f"PD{number}" for number in range(515, 525))})
+
 
 class UnreachableError(Exception):
-    """A node doesn't answer: the connection failed, was cut, or a call took longer than its limit."""
+    """A node doesn't answer: the connection failed, was cut, or a call took longer than its limit.
+
+    Its text is the reason, without the node's name, so that nodes with one reason can be told together. The
+    rest is for a diagnostic about it: what differs between nodes stands in `notes`.
+    """
+
+    def __init__(
+        self, reason: str, *, code: str = "PD503", notes: tuple[str, ...] = (), help: str | None = None
+    ) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.notes = notes
+        self.help = help
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
     """One finished command."""
 
-    code: int  # minus the signal's number when a signal ended it
+    code: int  # negative when a signal ended it: minus its number, or -1 where the transport doesn't tell it
     stdout: bytes
     stderr: bytes
 
@@ -29,7 +44,12 @@ class LineStream(Protocol):
 
 
 class Shell(Protocol):
-    """A way to run commands on one node. argv reaches the command as it is, whatever it holds."""
+    """A way to run commands on one node. argv reaches the command as it is, whatever it holds.
+
+    `UnreachableError` leaves open whether a command has begun: no transport sends one twice, so whoever asked
+    may repeat it if it is idempotent. Only what comes before, such as connecting, is tried again by itself;
+    and `put`, which is idempotent.
+    """
 
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float) -> Completed:
         """Run to the end. A program that the node lacks is code 127, as in a shell; `UnreachableError`

@@ -5,14 +5,15 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from pdctl.diagnostics import DiagnosticError
+from pdctl.diagnostics import Diagnostic, DiagnosticError
 from pdctl.executors.link import unreachable_node
 from pdctl.executors.shell import LineStream, UnreachableError
 from pdctl.fields import FieldError, Fields, parse_fields
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 MAX_BUFFERED = 1000  # lines; a reader that falls behind slows the nodes down instead of filling memory
 
 
@@ -43,10 +44,21 @@ class ValueStream(Generic[T]):
         self._source.close()
 
 
-class MergedStream(Generic[T]):
-    """Several streams as one, each value as it comes. Iterate once; `close` from any thread ends it."""
+class Source(Protocol[T_co]):
+    """One stream of several."""
 
-    def __init__(self, sources: Sequence[ValueStream[T]]) -> None:
+    def __iter__(self) -> Iterator[T_co]: ...
+
+    def close(self) -> None: ...
+
+
+class MergedStream(Generic[T]):
+    """Several streams as one, each value as it comes. Iterate once; `close` from any thread ends it.
+
+    Faults of a source end that source alone, and are raised as one when all have ended.
+    """
+
+    def __init__(self, sources: Sequence[Source[T]]) -> None:
         self._sources = sources
         self._items: queue.Queue[T | _End | DiagnosticError] = queue.Queue(MAX_BUFFERED)
         self._is_closed = threading.Event()
@@ -55,21 +67,24 @@ class MergedStream(Generic[T]):
         for number, source in enumerate(self._sources):
             threading.Thread(target=self._drain, args=(source,), name=f"log-{number}", daemon=True).start()
         num_open = len(self._sources)
+        faults: dict[Diagnostic, None] = {}
         while num_open:
             item = self._items.get()
             if isinstance(item, _End):
                 num_open -= 1
             elif isinstance(item, DiagnosticError):
-                raise item
+                faults.update(dict.fromkeys(item.diagnostics))
             else:
                 yield item
+        if faults:
+            raise DiagnosticError(faults)
 
     def close(self) -> None:
         self._is_closed.set()
         for source in self._sources:
             source.close()
 
-    def _drain(self, source: ValueStream[T]) -> None:
+    def _drain(self, source: Source[T]) -> None:
         try:
             for item in source:
                 self._put(item)

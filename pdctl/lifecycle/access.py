@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pdctl import plugins
 from pdctl.diagnostics import DiagnosticError
 from pdctl.executors.base import Executor
 from pdctl.fields import FieldError
-from pdctl.plan.codec import plan_from_json
+from pdctl.plan.codec import plan_from_json, plan_to_json
 from pdctl.plan.model import LaunchPlan
 from pdctl.state.paths import deployments_dir, state_dir
-from pdctl.state.record import RecordStore, is_deployment_name
-from pdctl.topology.model import Cluster
+from pdctl.state.record import DeploymentRecord, RecordStore, is_deployment_name
+from pdctl.topology.model import Cluster, Host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +65,39 @@ def open_deployment(name: str) -> Deployment:
         raise _unknown(name)
     record = records().load(name)
     recorded = _plan_from(None if record is None else record.plan)
-    executor = executor_for(Cluster() if recorded is None else Cluster(executor=recorded.executor))
+    executor = executor_for(Cluster() if recorded is None else cluster_of(recorded))
     return Deployment(name=name, executor=executor, plan=recorded or _plan_from(executor.kept_plan(name)))
+
+
+def cluster_of(plan: LaunchPlan) -> Cluster:
+    """The cluster as far as a plan needs it to be reached again."""
+    hosts = tuple(Host(name=node.name, address=node.address, ssh=node.ssh) for node in plan.nodes)
+    return Cluster(executor=plan.executor, nodes=hosts, ssh=plan.ssh)
+
+
+def introduce(plan: LaunchPlan) -> None:
+    """Let a topology's plan tell how its deployment is reached, for an operator who has no record of it, or
+    whose record says otherwise. What is in force stays what the nodes say; where nothing is, nothing happens.
+    """
+    store = records()
+    # What was taken down is still on record, but must not be listed again because of a question.
+    record = store.load(plan.name) if plan.name in store.names() else None
+    in_force = _plan_from(None if record is None else record.plan)
+    if in_force is None:
+        in_force = _plan_from(executor_for(cluster_of(plan)).kept_plan(plan.name))
+    if in_force is None or in_force.executor != plan.executor:
+        return
+    reachable = reached_as(in_force, plan)
+    if record is None or reachable != in_force:
+        content = json.dumps(plan_to_json(reachable), indent=1).encode()
+        store.save(DeploymentRecord(name=plan.name, plan=content))
+
+
+def reached_as(in_force: LaunchPlan, plan: LaunchPlan) -> LaunchPlan:
+    """The plan in force with the logins of another. A node that only the former has keeps its own."""
+    logins = {node.name: node.ssh for node in plan.nodes}
+    nodes = tuple(replace(node, ssh=logins.get(node.name, node.ssh)) for node in in_force.nodes)
+    return replace(in_force, ssh=plan.ssh, nodes=nodes)
 
 
 def _unknown(name: str) -> DiagnosticError:
@@ -74,7 +106,7 @@ def _unknown(name: str) -> DiagnosticError:
         "PD608",
         f"no deployment `{name}` is known",
         notes=(f"known are {_names(known)}",) if known else (),
-        help="`pdctl up FILE` starts one",
+        help="`pdctl up FILE` starts one; one that another operator started is found by its topology's path",
     )
 
 

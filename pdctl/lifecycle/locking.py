@@ -1,4 +1,4 @@
-"""One writer at a time, and an audit line for every act that changes something."""
+"""One writer at a time."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from pdctl.diagnostics import DiagnosticError
-from pdctl.events import EventSink, LockTaken
+from pdctl.events import EventSink, LockMoved, LockTaken
 from pdctl.executors.base import DeploymentLock
 from pdctl.state.lock import Held, Owner, this_owner
 
 
 @contextmanager
 def locked(
-    name: str, verb: str, nodes: DeploymentLock, sink: EventSink, *, even_on_a_full_disk: bool = False
+    name: str, verb: str, nodes: DeploymentLock, sink: EventSink, *, is_ending: bool = False
 ) -> Generator[Owner]:
     """Hold the deployment's lock. Raises `DiagnosticError` when somebody else has it.
 
-    With `even_on_a_full_disk`, a lock that can't be written is done without as long as nobody holds it:
-    stopping a deployment must not need space.
+    Ending a deployment must need neither space nor a certain node: with `is_ending`, a lock that can't be
+    written is done without as long as nobody holds it, and it may lie on another node than the first.
     """
     owner = this_owner(verb)
     try:
-        outcome = nodes.lock(name, owner)
+        outcome = nodes.lock(name, owner, anywhere=is_ending)
     except DiagnosticError as error:
-        if not even_on_a_full_disk or not _is_about_the_lock(error) or nodes.holder(name) is not None:
+        if not is_ending or not _is_about_the_lock(error) or nodes.holder(name) is not None:
             raise
         yield owner
         return
@@ -33,11 +33,13 @@ def locked(
         raise DiagnosticError.one(
             "PD607",
             f"`{name}` is being changed by {owner_text(outcome.holder)}",
-            help="wait until it is done, then run the command again",
+            help=f"wait until it is done; `pdctl lock show {name}` tells whether it still is",
         )
     try:
         if outcome.dead_owner is not None:
             sink.on(LockTaken(previous=owner_text(outcome.dead_owner)))
+        if outcome.instead_of:
+            sink.on(LockMoved(instead_of=outcome.instead_of))
         yield owner
     finally:
         nodes.unlock(name, owner)

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from pdctl.diagnostics import DiagnosticError
 from pdctl.executors.base import Executor
-from pdctl.health import Readiness, ask_readiness
-from pdctl.lifecycle.access import deployments, open_deployment
+from pdctl.executors.calls import LookQuery, Standing
+from pdctl.health import Readiness, read_readiness, readiness_probes
+from pdctl.hostlist import fold
+from pdctl.lifecycle.access import deployments, open_deployment, records
 from pdctl.lifecycle.locking import owner_text
-from pdctl.metrics import ask_requests
+from pdctl.metrics import read_requests, request_probes
 from pdctl.plan.model import LaunchPlan, ProcessSpec
-from pdctl.state.observed import ObservedProcess, Phase
+from pdctl.state.lock import is_dead
+from pdctl.state.observed import ObservedProcess, Phase, UnreachableNode
+from pdctl.state.pending import PendingNode
 from pdctl.status import DeploymentStatus, ProcessStatus
 
 # What is worst in a deployment is what its own phase says.
-WORST_FIRST = (Phase.FAILED, Phase.LOST, Phase.UNREADY, Phase.STARTING, Phase.EXITED, Phase.READY)
+WORST_FIRST = (
+    Phase.FAILED,
+    Phase.LOST,
+    Phase.UNKNOWN,
+    Phase.UNREADY,
+    Phase.STARTING,
+    Phase.EXITED,
+    Phase.READY,
+)
 
 
 def status(name: str | None) -> tuple[DeploymentStatus, ...]:
@@ -29,21 +43,34 @@ def status(name: str | None) -> tuple[DeploymentStatus, ...]:
 
 
 def observe_status(name: str, executor: Executor, plan: LaunchPlan | None) -> DeploymentStatus:
-    observed = executor.observe(name)
+    """One round trip per node, and one to the node that has the lock."""
     specs = () if plan is None else plan.processes
-    alive = {process.id: process for process in observed.processes if process.phase.is_alive}
-    readiness = ask_readiness([spec for spec in specs if spec.id in alive], executor)
-    serving = [spec for spec in specs if spec.id in readiness and readiness[spec.id].is_ready]
-    num_requests = ask_requests(serving, executor)
+    probes, counts = readiness_probes(specs), request_probes(specs)
+    sight = executor.look(LookQuery(deployment=name, probes=(*probes, *counts)))
+    observed = sight.state
     running = {process.id: process for process in observed.processes}
-    processes = [_planned(spec, running.get(spec.id), readiness.get(spec.id), num_requests) for spec in specs]
+    lost = {node.name: node for node in observed.unreachable}
+    is_alive = {process.id for process in observed.processes if process.phase.is_alive}
+    readiness = {
+        process_id: seen
+        for process_id, seen in read_readiness(specs, sight.answers[: len(probes)]).items()
+        if process_id in is_alive
+    }
+    num_requests = read_requests(specs, sight.answers[len(probes) :])
+    processes = [
+        _unknown(spec, lost[spec.node])
+        if spec.node in lost
+        else _planned(spec, running.get(spec.id), readiness.get(spec.id), num_requests)
+        for spec in specs
+    ]
     planned_ids = {spec.id for spec in specs}
     processes += [
         _stray(process)
         for process in observed.processes
         if process.id not in planned_ids and (process.phase.is_alive or process.num_alive)
     ]
-    holder = executor.holder(name)
+    standing = _standing(name, executor)
+    holder = standing.holder
     return DeploymentStatus(
         name=name,
         executor="local" if plan is None else plan.executor,
@@ -51,8 +78,47 @@ def observe_status(name: str, executor: Executor, plan: LaunchPlan | None) -> De
         endpoint=None if plan is None else plan.router.http,
         served_model=None if plan is None else plan.served_model,
         processes=tuple(processes),
-        locked_by=None if holder is None else owner_text(holder),
-        problems=tuple(f"`{node.name}` can't be reached: {node.reason}" for node in observed.unreachable),
+        locked_by=None if holder is None or is_dead(holder) else owner_text(holder),
+        problems=(*_unreachable_texts(observed.unreachable), *_pending_texts(standing.pending)),
+    )
+
+
+def _unreachable_texts(nodes: Sequence[UnreachableNode]) -> Iterator[str]:
+    by_reason: dict[str, list[str]] = {}
+    for node in nodes:
+        by_reason.setdefault(node.reason, []).append(node.name)
+    for reason, names in by_reason.items():
+        yield f"{fold(names)} can't be reached: {reason}"
+
+
+def _standing(name: str, executor: Executor) -> Standing:
+    """Of the nodes that keep it, and of our own record where they can't be reached."""
+    try:
+        found = executor.standing(name)
+    except DiagnosticError:  # none of them answers, which the problems say already
+        found = Standing()
+    return found if found.pending else replace(found, pending=records().pending(name))
+
+
+def _pending_texts(nodes: Sequence[PendingNode]) -> Iterator[str]:
+    for node in nodes:
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(node.since))
+        yield f"{node.name} still has to be taken down, since {since}: {node.reason}"
+
+
+def _unknown(spec: ProcessSpec, lost: UnreachableNode) -> ProcessStatus:
+    return ProcessStatus(
+        id=spec.id,
+        role=spec.role.value,
+        node=spec.node,
+        phase=Phase.UNKNOWN,
+        pid=None,
+        ports=spec.ports,
+        uptime_s=None,
+        rss_bytes=None,
+        num_requests=None,
+        exit_code=None,
+        reason=f"its node can't be reached: {lost.reason}",
     )
 
 
@@ -78,7 +144,7 @@ def _planned(
         ports=spec.ports,
         uptime_s=None if running is None else _uptime_s(running),
         rss_bytes=None if readiness is None or running is None else running.rss_bytes,
-        num_requests=num_requests.get(spec.id),
+        num_requests=num_requests.get(spec.id) if readiness is not None and readiness.is_ready else None,
         exit_code=None if running is None else running.exit_code,
         reason=reason,
     )

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Generator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from pdctl.apply.apply import Change, apply
 from pdctl.apply.canary import run_canary
+from pdctl.apply.pairs import run_pairs
 from pdctl.apply.rollout import RolloutOptions
+from pdctl.apply.verify import Verify
+from pdctl.apply.workers import require_workers
 from pdctl.clock import SystemClock
 from pdctl.diagnostics import DiagnosticError
 from pdctl.events import EventSink
 from pdctl.executors.base import Executor
+from pdctl.executors.link import unreachable_nodes
+from pdctl.executors.shell import UNREACHABLE_CODES
+from pdctl.hostlist import fold
 from pdctl.lifecycle.access import open_deployment, records
 from pdctl.lifecycle.audit import audited
+from pdctl.lifecycle.doctor import look_before
 from pdctl.lifecycle.interrupt import interruptible
 from pdctl.lifecycle.locking import locked
 from pdctl.lifecycle.planning import Planned
@@ -24,6 +32,7 @@ from pdctl.plan.codec import plan_to_json
 from pdctl.plan.model import LaunchPlan
 from pdctl.reconcile.model import ChangeSet
 from pdctl.reconcile.reconcile import reconcile
+from pdctl.state.observed import ObservedState
 from pdctl.state.record import DeploymentRecord
 from pdctl.status import DeploymentStatus
 
@@ -32,6 +41,8 @@ from pdctl.status import DeploymentStatus
 class UpOptions:
     wait: bool = True
     canary: bool = True
+    verify: Verify = Verify.ROUTER
+    doctor: bool = True  # look first at the nodes where something will start
     deadline_s: float | None = None  # until every process is ready; None: the plan's own
 
 
@@ -68,13 +79,16 @@ def _make_true(
     began = clock.now()
     with (
         interruptible(plan.name, executor),
-        locked(plan.name, verb, executor, sink),
-        audited(plan.name, verb) as note,
+        _locked(plan, verb, executor, sink),
+        audited(plan.name, verb, executor) as notes,
     ):
+        _refuse_unfinished(plan)
         observed = executor.observe(plan.name)
-        _refuse_unreachable(plan, {node.name for node in observed.unreachable})
+        _refuse_unreachable(plan, observed)
         changes = reconcile(plan, observed, restart=restart_ids)
-        note(changes)
+        notes.intend(changes)
+        if options.doctor:
+            look_before(plan, changes, executor, sink)
         apply(
             Change(plan=plan, observed=observed, changes=changes),
             executor,
@@ -83,8 +97,12 @@ def _make_true(
             options=RolloutOptions(wait=options.wait, deadline_s=options.deadline_s),
             commit=lambda: _keep_plan(plan, executor),
         )
-        if options.wait and options.canary and plan.canary and not changes.is_empty:
-            run_canary(plan, executor, sink=sink, clock=clock)
+        if options.wait and not changes.is_empty:
+            require_workers(plan, executor, clock=clock)
+            if options.canary and plan.canary:
+                run_canary(plan, executor, sink=sink, clock=clock)
+        if options.wait and options.verify is Verify.PAIRS:
+            run_pairs(plan, executor, sink=sink, clock=clock)
     return UpOutcome(
         changes=changes, status=observe_status(plan.name, executor, plan), elapsed_s=clock.now() - began
     )
@@ -95,13 +113,38 @@ def _keep_plan(plan: LaunchPlan, executor: Executor) -> None:
     content = json.dumps(plan_to_json(plan), indent=1).encode()
     executor.keep_plan(plan.name, content)
     records().save(DeploymentRecord(name=plan.name, plan=content))
+    records().note_pending(plan.name, ())
 
 
-def _refuse_unreachable(plan: LaunchPlan, unreachable: Collection[str]) -> None:
-    needed = [node.name for node in plan.nodes if node.name in unreachable]
+@contextmanager
+def _locked(plan: LaunchPlan, verb: str, executor: Executor, sink: EventSink) -> Generator[None]:
+    """Where the lock's node can't be reached, it may not be the only one: all are told."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(plan.name, verb, executor, sink))
+        except DiagnosticError as error:
+            if any(each.code in UNREACHABLE_CODES for each in error.diagnostics):
+                _refuse_unreachable(plan, executor.observe(plan.name))
+            raise
+        yield
+
+
+def _refuse_unreachable(plan: LaunchPlan, observed: ObservedState) -> None:
+    names = {node.name for node in plan.nodes}
+    needed = [node for node in observed.unreachable if node.name in names]
     if needed:
+        raise unreachable_nodes(needed, notes=("nothing was started or stopped",))
+
+
+def _refuse_unfinished(plan: LaunchPlan) -> None:
+    """Nodes that an earlier `down` missed are seen to where they still are of the plan, and only there."""
+    names = {node.name for node in plan.nodes}
+    elsewhere = [node for node in records().pending(plan.name) if node.name not in names]
+    if elsewhere:
         raise DiagnosticError.one(
-            "PD503",
-            f"{', '.join(f'`{name}`' for name in needed)} can't be reached",
-            notes=("nothing was started or stopped",),
+            "PD611",
+            f"{fold(node.name for node in elsewhere)} was not taken down with `{plan.name}`, "
+            "and is not in the topology any more",
+            notes=tuple(f"{node.name} could not be reached: {node.reason}" for node in elsewhere),
+            help=f"run `pdctl down {plan.name}` first, when it can be reached",
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pdctl.fields import FieldError, Fields, parse_fields
 from pdctl.plan.digest import Json
+from pdctl.plan.login import host_ssh_from, host_ssh_to_json, ssh_from, ssh_to_json
 from pdctl.plan.model import (
     PLAN_FORMAT,
     Endpoint,
@@ -15,11 +16,12 @@ from pdctl.plan.model import (
     ProcessSpec,
     RoleKind,
 )
+from pdctl.topology.model import HostSsh
 
 
 def plan_to_json(plan: LaunchPlan) -> dict[str, Json]:
     """Plain values, in reading order; ports are an object by name, as people look them up."""
-    return {
+    document: dict[str, Json] = {
         "format": plan.format,
         "name": plan.name,
         "executor": plan.executor,
@@ -27,10 +29,11 @@ def plan_to_json(plan: LaunchPlan) -> dict[str, Json]:
         "topology_digest": plan.topology_digest,
         "served_model": plan.served_model,
         "canary": plan.canary,
-        "nodes": [{"name": node.name, "address": node.address} for node in plan.nodes],
+        "nodes": [_node_to_json(node) for node in plan.nodes],
         "instances": [_instance_to_json(instance) for instance in plan.instances],
         "processes": [process_to_json(process) for process in plan.processes],
     }
+    return document if plan.ssh is None else {**document, "ssh": ssh_to_json(plan.ssh)}
 
 
 def plan_from_json(text: bytes) -> LaunchPlan:
@@ -45,11 +48,24 @@ def plan_from_json(text: bytes) -> LaunchPlan:
         topology_digest=fields.text("topology_digest"),
         served_model=fields.text("served_model"),
         canary=fields.flag("canary"),
-        nodes=tuple(
-            PlanNode(name=node.text("name"), address=node.text("address")) for node in fields.objects("nodes")
-        ),
+        nodes=tuple(_node_from(node) for node in fields.objects("nodes")),
         instances=tuple(_instance_from(each) for each in fields.objects("instances")),
         processes=tuple(_process_from(each) for each in fields.objects("processes")),
+        ssh=None if (ssh := fields.optional_object("ssh")) is None else ssh_from(ssh),
+    )
+
+
+def _node_to_json(node: PlanNode) -> Json:
+    login = host_ssh_to_json(node.ssh)
+    return {"name": node.name, "address": node.address, **({"ssh": login} if login else {})}
+
+
+def _node_from(fields: Fields) -> PlanNode:
+    login = fields.optional_object("ssh")
+    return PlanNode(
+        name=fields.text("name"),
+        address=fields.text("address"),
+        ssh=HostSsh() if login is None else host_ssh_from(login),
     )
 
 

@@ -47,6 +47,13 @@ class Layout:
     topology: Topology
     slots: tuple[Slot, ...]
 
+    def engine_python(self, node: Node) -> str:
+        """The interpreter that runs the engine there: the node's own word, then the topology's."""
+        return node.engine_python or self.topology.engine.python or node.python
+
+    def model_path(self, node: Node) -> str:
+        return node.model_path or self.topology.model.path
+
     def leaders(self, role: RoleKind) -> tuple[Slot, ...]:
         return tuple(slot for slot in self.slots if slot.role is role and slot.is_leader)
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pdctl.topology.model import HostSsh, Ssh
+
 PLAN_FORMAT = 1
 
 
@@ -57,6 +59,7 @@ class PortClaim:
 class PlanNode:
     name: str
     address: str
+    ssh: HostSsh = field(default_factory=HostSsh)  # how the operator reaches it, with executor `ssh`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +120,9 @@ class LaunchPlan:
     served_model: str
     canary: bool
     digest: str
+    # How the nodes are reached again, by whoever has this plan. In no digest: a process is the same process
+    # whichever way its node is logged in to.
+    ssh: Ssh | None = None
     format: int = PLAN_FORMAT
 
     def process(self, process_id: str) -> ProcessSpec | None:

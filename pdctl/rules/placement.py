@@ -8,7 +8,7 @@ from pdctl.diagnostics import Diagnostic, Severity
 from pdctl.program import Rule
 from pdctl.rules.base import at_value, line_of
 from pdctl.rules.network import is_loopback
-from pdctl.topology.model import Host, Topology
+from pdctl.topology.model import AUTO, Host, Topology
 from pdctl.topology.nearest import suggest
 from pdctl.topology.source import DocumentPath
 
@@ -58,7 +58,7 @@ def _addresses_stand_once(topology: Topology) -> Iterable[Diagnostic]:
     listed: list[tuple[DocumentPath, str]] = [
         (("cluster", "nodes", index, "address"), host.address)
         for index, host in enumerate(_hosts(topology))
-        if host.address is not None
+        if host.address not in (None, AUTO)
     ]
     yield from _twice(topology, listed, "PD407", "address")
 
@@ -95,7 +95,7 @@ def _local_means_this_machine(topology: Topology) -> Iterable[Diagnostic]:
             help="several instances share the machine: set `instances`, and `cluster.nodes: 1`",
         )
     for index, host in enumerate(_hosts(topology)):
-        if host.address is not None and not is_loopback(host.address):
+        if host.address not in (None, AUTO) and not is_loopback(host.address):
             # Whether it is an address of this machine can't be told from the document.
             yield at_value(
                 topology,

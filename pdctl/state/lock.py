@@ -40,6 +40,7 @@ class Acquired:
     """The lock is ours. `dead_owner` held it before and can't give it back any more."""
 
     dead_owner: Owner | None = None
+    instead_of: tuple[str, ...] = ()  # nodes that should have it, but can't be reached
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from pdctl.diagnostics import Diagnostic
+
 
 class Phase(StrEnum):
     """Where a process stands. A node knows only that it runs (`STARTING`); probes tell `READY`, `UNREADY`."""
@@ -16,6 +18,7 @@ class Phase(StrEnum):
     EXITED = "exited"  # ended as it should: code 0, or stopped on request
     FAILED = "failed"  # ended by itself with another code, by a signal, or could not be executed
     LOST = "lost"  # ended without a record: its host rebooted, or it died together with its shim
+    UNKNOWN = "unknown"  # its node can't be reached, which is not the same as stopped
 
     @property
     def is_alive(self) -> bool:
@@ -51,6 +54,11 @@ class UnreachableNode:
 
     name: str
     reason: str
+    since_s: float = 0.0  # as far as this run of pdctl knows
+    code: str = "PD503"  # of a diagnostic about it
+    notes: tuple[str, ...] = ()  # what this node has of its own, where others share the reason
+    help: str | None = None
+    fault: Diagnostic | None = None  # the whole story, where there is more to tell than a lost connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

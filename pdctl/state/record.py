@@ -5,16 +5,20 @@ It is a cache for convenience. Nodes are the truth, and losing the record loses 
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from pdctl.fields import FieldError, parse_fields
 from pdctl.state.files import cannot, read_file, replace_file
+from pdctl.state.pending import PendingNode, pending_from_fields
 
 PLAN = "plan.json"
 PLAN_BEFORE_DOWN = "plan-before-down.json"  # of a deployment that was taken down
 TOPOLOGY = "topology.yaml"
+PENDING = "pending.json"  # nodes on which a `down` is not finished
 AUDIT = "audit.jsonl"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
@@ -40,13 +44,7 @@ class RecordStore:
 
     def names(self) -> tuple[str, ...]:
         """Deployments that were brought up and not taken down, sorted; other folders are none of ours."""
-        try:
-            found = sorted(path.name for path in self.directory.iterdir() if _NAME.fullmatch(path.name))
-        except (FileNotFoundError, NotADirectoryError):
-            return ()
-        except OSError as error:
-            raise cannot("read", self.directory, error) from error
-        return tuple(name for name in found if (self.directory / name / PLAN).is_file())
+        return tuple(name for name in self._folders() if (self.directory / name / PLAN).is_file())
 
     def save(self, record: DeploymentRecord) -> None:
         folder = self.folder(record.name)
@@ -64,6 +62,32 @@ class RecordStore:
             pass
         except OSError as error:
             raise cannot("rename", folder / PLAN, error) from error
+
+    def note_pending(self, name: str, nodes: tuple[PendingNode, ...]) -> None:
+        """Remember nodes that a `down` could not reach; none: all of them are down."""
+        path = self.folder(name) / PENDING
+        if nodes:
+            replace_file(path, json.dumps({"nodes": [node.to_json() for node in nodes]}).encode())
+            return
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise cannot("remove", path, error) from error
+
+    def pending(self, name: str) -> tuple[PendingNode, ...]:
+        content = read_file(self.folder(name) / PENDING)
+        try:
+            return (
+                ()
+                if content is None
+                else pending_from_fields(parse_fields(PENDING, content).objects("nodes"))
+            )
+        except FieldError:  # damaged: the nodes know it too
+            return ()
+
+    def audited_names(self) -> tuple[str, ...]:
+        """Deployments with a history, those that were taken down too."""
+        return tuple(name for name in self._folders() if self.audit_path(name).is_file())
 
     def load(self, name: str) -> DeploymentRecord | None:
         folder = self.folder(name)
@@ -90,3 +114,12 @@ class RecordStore:
         if not is_deployment_name(name):
             raise ValueError(f"`{name}` is not a deployment name")
         return self.directory / name
+
+    def _folders(self) -> tuple[str, ...]:
+        try:
+            found = sorted(path.name for path in self.directory.iterdir() if _NAME.fullmatch(path.name))
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+        except OSError as error:
+            raise cannot("read", self.directory, error) from error
+        return tuple(found)

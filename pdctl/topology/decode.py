@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import cast
 
+from pdctl.topology.decode_cluster import cluster_from
 from pdctl.topology.decode_transfer import transfer_from
 from pdctl.topology.model import (
     Attention,
     Breaker,
-    Cluster,
     Engine,
     Health,
     HealthCheck,
-    Host,
     Model,
     Parallel,
     Queue,
@@ -35,7 +34,7 @@ def decode(value: Value, source: SourceMap) -> Topology:
         name=document.required_text("name"),
         model=_model(document.section("model")),
         engine=_engine(document.section("engine")),
-        cluster=_cluster(document.section("cluster")),
+        cluster=cluster_from(document.section("cluster")),
         transfer=transfer_from(document.section("transfer")),
         defaults=_settings(document.section("defaults")),
         prefill=_role("prefill", document.section("prefill")),
@@ -64,30 +63,6 @@ def _engine(section: Section) -> Engine:
         kind=section.required_text("kind"),
         version=section.text("version", None),
         python=section.text("python", None),
-    )
-
-
-def _cluster(section: Section) -> Cluster:
-    default = Cluster()
-    nodes = (
-        tuple(_host(Section(item)) for item in section.items("nodes"))
-        if section.is_list("nodes")
-        else section.integer("nodes", cast(int, default.nodes))
-    )
-    return Cluster(
-        executor=section.text("executor", default.executor),
-        nodes=nodes,
-        devices_per_node=section.integer("devices_per_node", default.devices_per_node),
-    )
-
-
-def _host(section: Section) -> Host:
-    return Host(
-        name=section.required_text("name"),
-        address=section.text("address", None),
-        devices=section.integer("devices", None),
-        interface=section.text("interface", None),
-        env=section.env(),
     )
 
 

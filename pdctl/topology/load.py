@@ -1,4 +1,4 @@
-"""Load a topology: text → tree → overlays → environment → schema → dataclasses.
+"""Load a topology: text → tree → overlays → environment → ranges of hosts → schema → dataclasses.
 
 All faults of a document come back together, as far as its syntax lets it be read.
 """
@@ -12,6 +12,7 @@ from pdctl.diagnostics import Diagnostic, DiagnosticError, has_errors
 from pdctl.topology.compose import compose
 from pdctl.topology.decode import decode
 from pdctl.topology.environment import EnvironmentUse, Substituted, substitute
+from pdctl.topology.host_ranges import expand_hosts
 from pdctl.topology.model import Topology
 from pdctl.topology.overlay import apply_profile, apply_sets, profiles_of
 from pdctl.topology.schema import check_schema
@@ -75,15 +76,21 @@ def _load(
         chosen = root  # its own faults are worth saying too
     overlaid, set_faults = apply_sets(chosen, sets)
     substituted = substitute(_without_profiles(overlaid), environ)
-    faults += [*set_faults, *substituted.diagnostics]
-    flat = flatten(substituted.tree)
-    found = [*_schema_faults(substituted, flat), *_profile_faults(root, environ)]
+    expanded = expand_hosts(substituted.tree)
+    faults += [*set_faults, *substituted.diagnostics, *expanded.diagnostics]
+    # As written: a fault in a range of a hundred hosts is one fault.
+    found = [*_schema_faults(substituted, flatten(substituted.tree)), *_profile_faults(root, environ)]
     diagnostics = _in_order([*faults, *_elsewhere(found, faults)])
     return Loaded(
-        topology=None if has_errors(diagnostics) else decode(flat.value, flat.source),
+        topology=None if has_errors(diagnostics) else _decoded(expanded.tree),
         diagnostics=diagnostics,
         environment=substituted.uses,
     )
+
+
+def _decoded(tree: Tree) -> Topology:
+    flat = flatten(tree)
+    return decode(flat.value, flat.source)
 
 
 def _root(source: SourceText, tree: Tree | None, faults: list[Diagnostic]) -> Table | None:

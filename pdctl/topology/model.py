@@ -32,6 +32,8 @@ Attention = Literal["mha", "gqa", "mla", "hybrid", "sliding", "sparse"]
 Nvlink = Literal["off", "intra_node", "mnnvl"]
 StagingMode = Literal["auto", "on", "off"]
 AscendProtocol = Literal["sdma", "device_rdma"]
+SshTransport = Literal["fabric", "openssh"]
+AUTO = "auto"  # as an address or interface: the node itself tells
 BUILTIN_PREFIX = "builtin:"
 ROLE_NAMES: tuple[RoleName, ...] = ("prefill", "decode")
 
@@ -74,13 +76,51 @@ class Engine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ssh:
+    """How executor `ssh` logs in to the nodes. None: as the operator's SSH configuration has it.
+
+    Never a secret: keys are files or in an agent. `~` is the home of whoever reads it.
+    """
+
+    user: str | None = None
+    port: int | None = None
+    identity_file: str | None = None
+    proxy_jump: str | None = None  # `user@host:port,…`, the nearest first; `none` goes straight
+    config: str | None = None  # file; None: `~/.ssh/config`
+    known_hosts: str | None = None  # file
+    transport: SshTransport = "fabric"
+    connect_timeout_s: float = 10.0  # of each step of connecting
+    command_timeout_s: float | None = None  # what every call is given at least
+    keepalive_s: float = 5.0
+    fan_out: int = 32  # nodes that are worked on at the same time
+    python: str = "python3"  # on the nodes, runs the shim
+    state_dir: str | None = None  # on the nodes; None: the node's own default
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSsh:
+    """What differs from `Ssh` for one host."""
+
+    host: str | None = None  # name, alias or address to connect to; None: the node's address
+    user: str | None = None
+    port: int | None = None
+    identity_file: str | None = None
+    proxy_jump: str | None = None
+    python: str | None = None
+    state_dir: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
     """One machine of the cluster, where the document names them."""
 
     name: str
-    address: str | None = None  # how its peers reach it; None: its name
+    address: str | None = None  # how its peers reach it; None: its name; `AUTO`
     devices: int | None = None  # None: `cluster.devices_per_node`
-    interface: str | None = None  # network interface for NCCL and Gloo; None: they choose
+    interface: str | None = None  # network interface for NCCL and Gloo; None: they choose; `AUTO`
+    python: str | None = None  # the engine's interpreter there; None: `engine.python`
+    model_path: str | None = None  # None: `model.path`
+    ssh: HostSsh = field(default_factory=HostSsh)
     env: Env = field(default_factory=_no_env)  # of every engine process there, over that of its role
 
 
@@ -88,6 +128,7 @@ class Host:
 class Cluster:
     executor: str = "local"
     nodes: int | tuple[Host, ...] = 1
+    ssh: Ssh | None = None
     devices_per_node: int = 0  # accelerators; 0 means that engines run on CPUs
 
 

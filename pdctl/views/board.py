@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pdctl.events import (
     Event,
     Failed,
+    LockMoved,
     LockTaken,
     Preparing,
     Ready,
@@ -18,6 +19,7 @@ from pdctl.events import (
     Verified,
     Verifying,
     Waiting,
+    Warned,
 )
 from pdctl.views.canvas import Canvas, Style
 from pdctl.views.quantities import duration
@@ -57,7 +59,7 @@ class Board:
 
 def after(board: Board, event: Event) -> Board:
     """The board once `event` has happened."""
-    if isinstance(event, LockTaken):
+    if isinstance(event, LockTaken | LockMoved | Warned):
         return replace(board, notes=(*board.notes, sentence(event)))
     key, row = _row_of(event)
     return replace(board, rows={**board.rows, key: row})
@@ -122,8 +124,8 @@ def _row_of(event: Event) -> tuple[str, BoardRow]:
         case Verified():
             text = f"in {duration(event.elapsed_s)}: {answer(event)}"
             return CANARY, BoardRow(state="verified", text=text)
-        case LockTaken():
-            raise AssertionError("a taken lock is a note, not a row")
+        case LockTaken() | LockMoved() | Warned():
+            raise AssertionError("notes are no rows")
 
 
 def _fraction(event: Preparing) -> float | None:

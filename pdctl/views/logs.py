@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pdctl.views.canvas import PREFIX_STYLES, Canvas
+from pdctl.executors.calls import LogNotice
+from pdctl.views.canvas import PREFIX_STYLES, Canvas, Style
 from pdctl.views.text import display_width, pad, printable
 
 
@@ -21,3 +22,8 @@ class LogPrefixes:
             self._cells = max(self._cells, display_width(process_id))
         prefix = f"{pad(process_id, self._cells)} {self._canvas.bar}"
         return f"{self._canvas.paint(prefix, self._styles[process_id])} {printable(text)}".rstrip()
+
+
+def notice_line(notice: LogNotice, canvas: Canvas) -> str:
+    """What happens to the stream itself, apart from what programs say."""
+    return f"{canvas.paint('logs:', Style.WARNING)} {notice.node} {printable(notice.text)}"

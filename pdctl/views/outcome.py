@@ -6,6 +6,8 @@ import json
 import shlex
 from collections.abc import Iterator, Sequence
 
+from pdctl.hostlist import fold
+from pdctl.lifecycle.down import DownOutcome
 from pdctl.plan.model import Endpoint
 from pdctl.state.observed import Phase
 from pdctl.status import DeploymentStatus
@@ -51,14 +53,22 @@ def interrupted_lines(name: str, running: Sequence[str], again: str, canvas: Can
     yield from hint_lines(f"`{again}` goes on from here, `pdctl down {name}` stops all of it", canvas)
 
 
-def down_lines(
-    name: str, stopped: Sequence[str], leftovers: Sequence[str], elapsed_s: float, canvas: Canvas
-) -> Iterator[str]:
+def down_lines(name: str, outcome: DownOutcome, canvas: Canvas) -> Iterator[str]:
     """What was stopped, or that nothing ran; and what is left in spite of it."""
-    if stopped:
-        processes = counted(len(stopped), "process", "processes")
-        yield f"{name}: stopped {processes} in {duration(elapsed_s)}"
+    if outcome.stopped:
+        processes = counted(len(outcome.stopped), "process", "processes")
+        yield f"{name}: stopped {processes} in {duration(outcome.elapsed_s)}"
     else:
         yield f"{name}: nothing was running"
-    for leftover in leftovers:
+    for leftover in outcome.leftovers:
         yield f"{canvas.paint('left behind:', Style.ERROR)} {printable(leftover)}"
+    by_reason: dict[str, list[str]] = {}
+    for node in outcome.pending:
+        by_reason.setdefault(printable(node.reason), []).append(node.name)
+    for reason, names in by_reason.items():
+        yield f"{canvas.paint('not reached:', Style.ERROR)} {fold(names)}: {reason}"
+    for unproven in outcome.unproven:
+        yield f"{canvas.paint('not proven:', Style.WARNING)} {printable(unproven)}"
+    if outcome.pending:
+        yield ""
+        yield from hint_lines(f"`pdctl down {name}` again, once they can be reached, finishes it", canvas)

@@ -7,6 +7,7 @@ from math import isinf
 from pdctl.events import (
     Event,
     Failed,
+    LockMoved,
     LockTaken,
     Preparing,
     Ready,
@@ -17,7 +18,9 @@ from pdctl.events import (
     Verified,
     Verifying,
     Waiting,
+    Warned,
 )
+from pdctl.hostlist import fold
 from pdctl.views.quantities import duration, size
 from pdctl.views.text import printable
 
@@ -50,6 +53,10 @@ def sentence(event: Event) -> str:
             return f"verified in {duration(event.elapsed_s)}, the model answers: {answer(event)}"
         case LockTaken():
             return f"took over the lock of {printable(event.previous)}, who is gone"
+        case LockMoved():
+            return f"took the lock on another node: {fold(event.instead_of)} can't be reached"
+        case Warned():
+            return f"warning[{event.code}]: {printable(event.message)}"
 
 
 def answer(event: Verified) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from pdctl.hostlist import fold
 from pdctl.state.observed import Phase
 from pdctl.status import DeploymentStatus, ProcessStatus
 from pdctl.views.canvas import Canvas, Style
@@ -29,6 +30,7 @@ PHASE_STYLES = {
     Phase.EXITED: Style.FAINT,
     Phase.FAILED: Style.ERROR,
     Phase.LOST: Style.ERROR,
+    Phase.UNKNOWN: Style.WARNING,
 }
 NO_DEPLOYMENT = (
     "no deployment on record; `pdctl up FILE` starts one, `pdctl list topologies` shows files to begin with"
@@ -81,8 +83,11 @@ def _row(process: ProcessStatus) -> Row:
 
 
 def _reasons(processes: Sequence[ProcessStatus], canvas: Canvas) -> Iterator[str]:
-    """Why a process isn't ready, in full below the table, where there is room for it."""
+    """Why processes aren't ready, in full below the table; those with the same reason together."""
+    by_reason: dict[str, list[str]] = {}
     for process in processes:
         told = process.reason or (None if process.exit_code is None else f"exit code {process.exit_code}")
         if told:
-            yield from wrap(f"{process.id}: {printable(told)}", canvas.width, rest="  ")
+            by_reason.setdefault(printable(told), []).append(process.id)
+    for reason, ids in by_reason.items():
+        yield from wrap(f"{fold(ids)}: {reason}", canvas.width, rest="  ")

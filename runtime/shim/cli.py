@@ -9,6 +9,8 @@ import sys
 from .record import RequestError, check_name
 
 MAX_REQUEST_BYTES = 8 << 20
+MAX_CALLS = 1024
+HOUSEKEEPING = ("list", "forget", "keep", "kept", "lock", "unlock", "holder", "note", "history", "prove")
 STREAMING = ("logs", "run")  # verbs that print their own lines
 
 
@@ -27,7 +29,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _call(verb: str, names: list[str], request: dict) -> object:
-    """Imports are inside, so that a call compiles only what it needs: the packed file has no byte code."""
+    """Imports are inside, so that a call loads only what it needs."""
+    if verb == "do":
+        return _call_each(request.get("calls"))
     if verb == "start":
         from .start import start
 
@@ -43,33 +47,82 @@ def _call(verb: str, names: list[str], request: dict) -> object:
 
         root, deployment, *process_ids = _names(names, 3)
         return stop(root, deployment, process_ids, request.get("grace_s"))
+    if verb == "tails":
+        from .logs import tails
+
+        return tails(*_names(names, 2, 2), request.get("process_ids"), request.get("num_lines"))
     if verb == "logs":
         from .logs import stream_logs
 
         root, deployment, *process_ids = _names(names, 3)
-        return stream_logs(root, deployment, process_ids, request.get("tail"), bool(request.get("follow")))
-    if verb in ("list", "forget", "keep", "kept", "lock", "unlock", "holder"):
+        return stream_logs(root, deployment, process_ids, request)
+    if verb in ("survey", "dial", "hang-up"):
+        return _call_doctor(verb, names, request)
+    if verb in HOUSEKEEPING:
         return _call_housekeeping(verb, names, request)
     return _call_node(verb, request)
 
 
+def _call_each(calls: object) -> list[dict]:
+    """Several calls in one: starting Python, and reaching the node, costs more than most verbs do.
+
+    An entry of the answer is `{"answer"}`, or `{"error"}` where that call alone could not be served.
+    """
+    if not isinstance(calls, list) or len(calls) > MAX_CALLS:
+        raise RequestError("`calls` is not a list of at most %d" % MAX_CALLS)
+    answers = []
+    for call in calls:
+        verb, names, request = (call.get(key) for key in ("verb", "names", "request"))
+        if verb in STREAMING or verb == "do":
+            raise RequestError("`%s` can't be one of several calls" % verb)
+        try:
+            answers.append({"answer": _call(verb, names or [], request or {})})
+        except (RequestError, OSError) as error:
+            answers.append({"error": str(error)})
+    return answers
+
+
 def _call_housekeeping(verb: str, names: list[str], request: dict) -> object:
-    from . import keep, oplock
+    from . import history, keep, oplock
 
     if verb == "list":
         return keep.list_deployments(*_names(names, 1, 1))
     root, deployment = _names(names, 2, 2)
     if verb == "forget":
-        return keep.forget(root, deployment)
+        return keep.forget(root, deployment, bool(request.get("keeps_plan")))
     if verb == "keep":
-        return keep.keep(root, deployment, request.get("content"))
+        return keep.keep(root, deployment, request)
     if verb == "kept":
         return keep.kept(root, deployment)
     if verb == "lock":
         return oplock.lock(root, deployment, request.get("owner"), request.get("replace"))
     if verb == "unlock":
         return oplock.unlock(root, deployment, request.get("token"))
+    if verb == "note":
+        return history.note(root, deployment, request.get("entry"))
+    if verb == "history":
+        return history.history(root, deployment)
+    if verb == "prove":
+        from .prove import prove
+
+        return prove(root, deployment, request)
     return oplock.holder(root, deployment)
+
+
+def _call_doctor(verb: str, names: list[str], request: dict) -> object:
+    """Each verb takes a list, one entry for each node that this machine stands for."""
+    nodes = request.get("nodes")
+    if verb == "survey":
+        from .survey import survey
+
+        return survey(*_names(names, 1, 1), nodes)
+    if verb == "dial":
+        from .dial import dial_from
+
+        return dial_from(nodes)
+    from .meeting import hang_up
+
+    return hang_up(nodes)
 
 
 def _call_node(verb: str, request: dict) -> object:
@@ -81,6 +134,10 @@ def _call_node(verb: str, request: dict) -> object:
         from .ports import ports
 
         return ports(request.get("queries"))
+    if verb == "route":
+        from .route import route
+
+        return route(request.get("targets"))
     if verb == "run":
         from .command import run
 

@@ -1,4 +1,4 @@
-"""The verbs `list`, `forget`, `keep` and `kept`: what is here of deployments, besides their processes."""
+"""The verbs `list`, `forget`, `keep`, `kept`: what is here of deployments, besides their processes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import shutil
 
 from .family import Family, living_below
+from .history import HISTORY
 from .proc import Table, boot_id
 from .record import (
     LOCK,
@@ -16,19 +17,28 @@ from .record import (
     lock_file,
     make_private_dirs,
     process_ids,
-    write_text,
+    read_json,
+    write_json,
 )
+
+RECORD = "operator.json"  # who works on the deployment
 
 
 def list_deployments(root: str) -> list[str]:
-    """Names of deployments with a process directory, or with a living process whose directory was removed."""
-    found = {name for name in process_ids(root) if _is_name(name) and process_ids(os.path.join(root, name))}
+    """Names of deployments with a process directory, with a living process whose directory was removed, or
+    with an end that is not finished on other nodes.
+    """
+    named = [name for name in process_ids(root) if _is_name(name)]
+    found = {name for name in named if process_ids(os.path.join(root, name)) or kept(root, name)["pending"]}
     found |= {name for name in living_below(root, Table()) if _is_name(name)}
     return sorted(found)
 
 
-def forget(root: str, deployment: str) -> dict:
-    """Remove every ended process's directory with its output. Living processes keep theirs and are named."""
+def forget(root: str, deployment: str, keeps_plan: bool) -> dict:
+    """Remove every ended process's directory with its output. Living processes keep theirs and are named.
+
+    With the last one goes what else is kept of the deployment, unless other nodes still need it.
+    """
     deployment_dir = os.path.join(root, deployment)
     table, boot = Table(), boot_id()
     kept = living_below(deployment_dir, table)
@@ -41,33 +51,46 @@ def forget(root: str, deployment: str) -> dict:
             shutil.rmtree(process_dir)
         if lock is not None:
             os.close(lock)
-    if not kept:
-        _remove_plan(deployment_dir)
+    if not kept and not keeps_plan:
+        for name in (PLAN, HISTORY):
+            _remove(os.path.join(deployment_dir, name))
+        if not os.path.exists(os.path.join(deployment_dir, RECORD)):  # else the last `unlock` does it
+            remove_if_unused(root, deployment)
     return {"kept": sorted(kept)}
 
 
-def keep(root: str, deployment: str, content: object) -> dict:
-    """Keep the plan that is about to be applied, for operators who have no record of it."""
-    if not isinstance(content, str) or len(content) > MAX_FILE_BYTES:
-        raise RequestError("`content` is not a text of at most %d characters" % MAX_FILE_BYTES)
+def keep(root: str, deployment: str, request: dict) -> dict:
+    """Keep the plan that is about to be applied, for operators who have no record of it.
+
+    `generation` grows with each plan: of several nodes the one with the highest has the plan in force.
+    `pending` tells the nodes on which an end is not finished.
+    """
+    content, generation, pending = (request.get(key) for key in ("content", "generation", "pending"))
+    if not isinstance(content, str) or len(content) > MAX_FILE_BYTES // 2:
+        raise RequestError("`content` is not a text of at most %d characters" % (MAX_FILE_BYTES // 2))
+    if not isinstance(generation, int) or not isinstance(pending, list):
+        raise RequestError("`generation` is not a number, or `pending` not a list")
     deployment_dir = os.path.join(root, deployment)
     make_private_dirs(deployment_dir)
-    write_text(os.path.join(deployment_dir, PLAN), content)
+    record = {"generation": generation, "pending": pending, "content": content}
+    write_json(os.path.join(deployment_dir, PLAN), record)
     return {}
 
 
 def kept(root: str, deployment: str) -> dict:
     """The plan that was kept last; null when there is none that can be read."""
-    try:
-        with open(os.path.join(root, deployment, PLAN), encoding="utf-8") as file:
-            return {"content": file.read(MAX_FILE_BYTES)}
-    except (OSError, UnicodeDecodeError):
-        return {"content": None}
+    found = read_json(os.path.join(root, deployment, PLAN))
+    generation, pending, content = (found.get(key) for key in ("generation", "pending", "content"))
+    return {
+        "generation": generation if isinstance(generation, int) else 0,
+        "pending": pending if isinstance(pending, list) else [],
+        "content": content if isinstance(content, str) else None,
+    }
 
 
-def _remove_plan(deployment_dir: str) -> None:
+def _remove(path: str) -> None:
     try:
-        os.unlink(os.path.join(deployment_dir, PLAN))
+        os.unlink(path)
     except FileNotFoundError:
         pass
 
@@ -77,10 +100,12 @@ def remove_if_unused(root: str, deployment: str) -> None:
     try:
         os.rmdir(os.path.join(root, deployment))
         names = os.listdir(root)
-        if all(name.startswith("shim-") and name.endswith(".py") for name in names):
+        if all(name.startswith("shim-") and name.endswith((".py", ".pyc")) for name in names):
             for name in names:
                 os.unlink(os.path.join(root, name))
             os.rmdir(root)
+            if os.path.basename(os.path.dirname(root)) == "pdctl":  # made by us, unlike what is above it
+                os.rmdir(os.path.dirname(root))
     except OSError:  # something is in use, or another call was faster
         pass
 

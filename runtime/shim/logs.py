@@ -1,4 +1,7 @@
-"""The verb `logs`: output of several processes as JSON lines `{"process_id", "run_id", "line"}`."""
+"""The verbs `logs` and `tails`: output of several processes.
+
+`logs` gives JSON lines `{"process_id", "run_id", "line"}`, `tails` one object: last lines by process id.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +11,26 @@ import select
 import sys
 import time
 
-from .record import OUTPUT, OUTPUT_ROTATED, run_ids
+from .record import OUTPUT, OUTPUT_ROTATED, RequestError, check_name, run_ids
 
 POLL_S = 0.1
 CHUNK_BYTES = 256 << 10
 MAX_LINE_BYTES = 64 << 10  # longer ones come in pieces
 
 
-def stream_logs(root: str, deployment: str, process_ids: list[str], tail: object, follow: bool) -> None:
+def stream_logs(root: str, deployment: str, process_ids: list[str], request: dict) -> None:
     """Print the last `tail` lines of each process (null: all that is kept), then, if asked, what follows.
 
     Following has no end of its own: it ends when the reader of our output goes away, also in a quiet time.
+    A reader that comes back gives the last `mark` of each process, and gets what it has missed.
     """
+    tail, follow, marks = request.get("tail"), bool(request.get("follow")), request.get("marks") or {}
     num_lines = tail if isinstance(tail, int) else None
     readers = [Reader(os.path.join(root, deployment, process_id), process_id) for process_id in process_ids]
     try:
         for reader in readers:
-            _print(reader, reader.read_tail(num_lines))
+            if not reader.resume(marks.get(reader.process_id)):
+                _print(reader, reader.read_tail(num_lines))
         while follow and not _is_reader_gone():
             for reader in readers:
                 _print(reader, reader.read_new())
@@ -33,6 +39,17 @@ def stream_logs(root: str, deployment: str, process_ids: list[str], tail: object
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains while it ends
+
+
+def tails(root: str, deployment: str, process_ids: object, num_lines: object) -> dict[str, list[str]]:
+    if not isinstance(process_ids, list) or not isinstance(num_lines, int):
+        raise RequestError("`process_ids` is not a list, or `num_lines` not a number")
+    names = [check_name(each) for each in process_ids]
+    readers = [Reader(os.path.join(root, deployment, name), name) for name in names]
+    return {
+        reader.process_id: [_shown(line)[:MAX_LINE_BYTES] for line in reader.read_tail(num_lines)]
+        for reader in readers
+    }
 
 
 class Reader:
@@ -45,6 +62,21 @@ class Reader:
         self._offset = 0
         self._rotation: int | None = None  # inode of the rotated file: a new one for each rotation
         self._partial = b""
+
+    @property
+    def mark(self) -> list:
+        """Up to where everything was given: run, rotation, and offset of the first line that was not."""
+        return [self.run_id, self._rotation, self._offset - len(self._partial)]
+
+    def resume(self, mark: object) -> bool:
+        """Go on at a mark; False when there is none, or it is none of ours."""
+        if not isinstance(mark, list) or len(mark) != 3 or mark[0] not in run_ids(self._process_dir):
+            return False
+        run_id, rotation, offset = mark
+        if not isinstance(offset, int):
+            return False
+        self.run_id, self._rotation, self._offset = run_id, rotation, max(0, offset)
+        return True
 
     def read_tail(self, num_lines: int | None) -> list[bytes]:
         """The latest run's last lines, from the rotated file too if needed."""
@@ -128,13 +160,20 @@ class Reader:
 
 
 def _print(reader: Reader, lines: list[bytes]) -> None:
-    for line in lines:
-        # As a terminal shows it: a progress bar's carriage returns leave its last state.
-        text = line.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace")
+    """The last line of a read carries the mark: before it, some of that read is not given yet."""
+    for number, line in enumerate(lines, 1):
+        text = _shown(line)
         for start in range(0, max(1, len(text)), MAX_LINE_BYTES):
             piece = text[start : start + MAX_LINE_BYTES]
             entry = {"process_id": reader.process_id, "run_id": reader.run_id, "line": piece}
+            if number == len(lines) and start + MAX_LINE_BYTES >= len(text):
+                entry["mark"] = reader.mark
             sys.stdout.write(json.dumps(entry) + "\n")
+
+
+def _shown(line: bytes) -> str:
+    """As a terminal shows it: a progress bar's carriage returns leave its last state."""
+    return line.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace")
 
 
 def _is_reader_gone() -> bool:

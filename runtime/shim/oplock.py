@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import os
 
-from .keep import remove_if_unused
+from .keep import RECORD, kept, remove_if_unused
 from .record import RequestError, lock_in, read_json, write_json
 
 GUARD = "operator.guard"
-RECORD = "operator.json"
 
 
 def lock(root: str, deployment: str, owner: object, replace: object) -> dict:
@@ -43,10 +42,13 @@ def unlock(root: str, deployment: str, token: object) -> dict:
     guard = lock_in(directory, GUARD, wait=True)
     try:
         path = os.path.join(directory, RECORD)
-        if read_json(path).get("token") != token:
+        is_ours = read_json(path).get("token") == token
+        if is_ours:
+            os.unlink(path)
+        if is_ours or not os.path.exists(path):  # there may have been no lock here: then the guard is ours
+            os.unlink(os.path.join(directory, GUARD))
+        if not is_ours:
             return {"released": False}
-        os.unlink(path)
-        os.unlink(os.path.join(directory, GUARD))
         remove_if_unused(root, deployment)
         return {"released": True}
     finally:
@@ -54,8 +56,9 @@ def unlock(root: str, deployment: str, token: object) -> dict:
 
 
 def holder(root: str, deployment: str) -> dict:
-    """`{"holder": record or null}`. Reads only."""
-    return {"holder": read_json(os.path.join(root, deployment, RECORD)) or None}
+    """Who holds the lock (or null), and the nodes on which an end is not finished. Reads only."""
+    held = read_json(os.path.join(root, deployment, RECORD)) or None
+    return {"holder": held, "pending": kept(root, deployment)["pending"]}
 
 
 def _leave(guard: int | None) -> None:

@@ -7,7 +7,7 @@ import os
 import socket
 
 from .proc import PROCESS_VARIABLE, Table
-from .record import RequestError
+from .record import LOCK, RequestError
 
 MAX_QUERIES = 4096
 LISTENING = "0A"
@@ -96,26 +96,39 @@ def _who(port: int, sockets: dict, owners: dict, table: Table) -> tuple[int | No
     pid = next((owners[inode] for inode in sockets.get(port, ()) if inode in owners), None)
     if pid is None:
         return None, None, None
-    return pid, _command_line(pid), _process_of(pid, table)
+    return pid, _command_line(pid), process_of(pid, table)
 
 
-def _process_of(pid: int, table: Table) -> str | None:
+def process_of(pid: int, table: Table) -> str | None:
     """`deployment/process` that something belongs to; None when pdctl did not start it.
 
     Its environment tells, unless it wrote a title over it (setproctitle), as the processes of SGLang and its
-    router do. Then the environment of what it came from tells, or the command line of the shim above.
+    router do. Then the environment of what it came from tells, or the lock that the shim above holds.
     """
     seen: set[int] = set()
     while pid in table.processes and pid not in seen:
         started = table.marker_of(pid).get(PROCESS_VARIABLE)
         if started:
             return started.rpartition("/")[0]
-        words = (_command_line(pid) or "").split(" ")
-        if words[1:3] == ["-I", "-S"] and len(words) == 8 and words[4] == "start":
-            return "%s/%s" % (words[6], words[7])
+        supervised = _supervised_by(pid)
+        if supervised:
+            return supervised
         seen.add(pid)
         pid = table.processes[pid].parent
     return None
+
+
+def _supervised_by(pid: int) -> str | None:
+    """`deployment/process` of a shim: it keeps that process's lock file open as long as it lives."""
+    words = (_command_line(pid) or "").split(" ")
+    if words[1:3] != ["-I", "-S"]:
+        return None
+    try:
+        targets = [os.readlink("/proc/%d/fd/%s" % (pid, name)) for name in os.listdir("/proc/%d/fd" % pid)]
+    except OSError:  # it ended, or is another user's
+        return None
+    held = [target.split("/") for target in targets if target.endswith("/" + LOCK)]
+    return "/".join(held[0][-3:-1]) if held else None
 
 
 def _command_line(pid: int) -> str | None:

@@ -25,6 +25,7 @@ OUTPUT_ROTATED = "output.log.1"
 EXIT_BYTES = 4096
 MAX_FILE_BYTES = 8 << 20
 MAX_TRIES = 1000
+MAX_NODES = 4096
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,126}")
 _RUN_ID = re.compile(r"[0-9]{6}")
@@ -43,6 +44,13 @@ def check_name(name: object) -> str:
 
 def is_run_id(name: str) -> bool:
     return _RUN_ID.fullmatch(name) is not None
+
+
+def checked_nodes(nodes: object) -> list[dict]:
+    """What is asked of each node that this machine stands for."""
+    if not isinstance(nodes, list) or len(nodes) > MAX_NODES or not all(isinstance(n, dict) for n in nodes):
+        raise RequestError("`nodes` is not a list of at most %d objects" % MAX_NODES)
+    return nodes
 
 
 def run_ids(process_dir: str) -> list[str]:

@@ -16,6 +16,7 @@ from .record import (
     EXIT,
     LOCK,
     SPEC,
+    STATUS,
     RequestError,
     lock_in,
     make_private_dirs,
@@ -37,6 +38,9 @@ def start(root: str, deployment: str, process_id: str, spec: dict) -> dict:
     """Of any number of simultaneous calls for one process, one starts it."""
     _check_spec(spec, deployment, process_id)
     process_dir = os.path.join(root, deployment, process_id)
+    begun = _begun(process_dir, spec.get("start_id"))
+    if begun:
+        return begun
     try:
         lock = _claim(process_dir)
         if lock is None:
@@ -68,6 +72,16 @@ def _check_spec(spec: dict, deployment: str, process_id: str) -> None:
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and "\0" not in value
+
+
+def _begun(process_dir: str, start_id: object) -> dict | None:
+    """What this very start was answered before, when the answer got lost; it may have ended since."""
+    runs = run_ids(process_dir)
+    run_dir = os.path.join(process_dir, runs[-1]) if runs else ""
+    if not runs or start_id is None or read_json(os.path.join(run_dir, SPEC)).get("start_id") != start_id:
+        return None
+    pid = read_json(os.path.join(run_dir, STATUS)).get("pid")
+    return {"started": True, "run_id": runs[-1], "pid": pid, "error": None} if pid else None
 
 
 def _claim(process_dir: str) -> int | None:

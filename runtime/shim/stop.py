@@ -20,6 +20,7 @@ from .worker import STOP_ANNOUNCED
 SHIM_GRACE_S = LEFTOVER_GRACE_S + 3.0  # from the end of its last process to its own
 SHORT_TICK_S = 0.02
 LONG_TICK_S = 0.1
+MAX_PIDS = 4096  # told of one process, to look for device memory that the driver still holds for them
 
 
 def stop(root: str, deployment: str, process_ids: list[str], grace_s: object) -> list[dict]:
@@ -85,6 +86,7 @@ class Stop:
             "was_alive": self._was_alive,
             "killed": self._killed,
             "elapsed_s": round(self._elapsed_s, 3),
+            "pids": sorted(pid for pid, _ in self._seen)[:MAX_PIDS],
             "survivors": [
                 {"pid": process.pid, "command": process.command, "state": process.state}
                 for process in self._survivors

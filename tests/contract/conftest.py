@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from pdctl.executors import local
+from pdctl.executors import local, ssh
 from pdctl.executors.base import Executor
 from pdctl.plan.model import LaunchPlan, ProcessSpec, RoleKind
-from pdctl.topology.model import Cluster
+from pdctl.topology.model import Cluster, Host, Ssh, SshTransport
+from tests.testbed.hosts.host_set import HostSet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +48,8 @@ class Bench:
         return ProcessSpec(id=process_id, **{**defaults, **fields})  # pyright: ignore[reportArgumentType]
 
     def start(self, process: ProcessSpec, deployment: str = "demo"):
-        return self.executor.start(_plan(deployment, process), process)
+        (outcome,) = self.executor.start(_plan(deployment, process), [process])
+        return outcome
 
     def stop_all(self, deployment: str = "demo") -> None:
         found = self.executor.observe(deployment).processes
@@ -66,17 +71,37 @@ def _plan(deployment: str, process: ProcessSpec) -> LaunchPlan:
     )
 
 
-def _local_bench(folder: Path) -> Bench:
+def _local_bench(request: pytest.FixtureRequest, folder: Path) -> Bench:
     cluster, environ = Cluster(nodes=2), {"PDCTL_STATE_DIR": str(folder)}
     return Bench(fresh=lambda: local.create(cluster, environ), nodes=("node-00", "node-01"))
 
 
-BENCHES = {"local": _local_bench}
+def _ssh_bench(request: pytest.FixtureRequest, folder: Path, transport: SshTransport) -> Bench:
+    """Real hosts, the same for all tests; each test has run directories of its own there."""
+    hosts: HostSet = request.getfixturevalue("two_hosts")
+    settings = Ssh(config=str(hosts.ssh_config), transport=transport, state_dir=f"/tmp/{folder.name}")
+    cluster = Cluster(executor="ssh", nodes=(Host(name="h1"), Host(name="h2")), ssh=settings)
+    environ = os.environ | {"XDG_RUNTIME_DIR": request.getfixturevalue("session_folder")}
+    return Bench(fresh=lambda: ssh.create(cluster, environ), nodes=("h1", "h2"))
+
+
+BENCHES = {
+    "local": _local_bench,
+    "ssh": functools.partial(_ssh_bench, transport="fabric"),
+    "openssh": functools.partial(_ssh_bench, transport="openssh"),
+}
+
+
+@pytest.fixture(scope="session")
+def session_folder() -> Iterator[str]:
+    """pytest's own folders are too long for the sockets of `ssh`."""
+    with tempfile.TemporaryDirectory(prefix="s", dir="/tmp") as folder:
+        yield folder
 
 
 @pytest.fixture(params=BENCHES)
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
-    made = BENCHES[request.param](tmp_path)
+    made = BENCHES[request.param](request, tmp_path)
     yield made
     for deployment in made.executor.deployments():
         made.stop_all(deployment)

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 # Low to high: a module may import from its own layer and from those before it.
 LAYERS = (
-    ("diagnostics", "resources", "clock", "fields"),
+    ("diagnostics", "resources", "clock", "fields", "hostlist"),
     ("models", "topology", "inventory"),
     ("plan", "flags", "flagtable", "inspection"),
     ("state", "events", "status"),
@@ -23,7 +23,7 @@ LAYERS = (
     ("program", "plugins"),
     ("engines", "routers", "rules", "explain", "explanations"),
     ("compiler",),
-    ("health", "metrics", "apply"),
+    ("health", "metrics", "apply", "doctor"),
     ("lifecycle",),
     ("views",),
     ("cli",),
@@ -40,6 +40,9 @@ WALLS = {
     "torch": ("runtime/kv", "runtime/transfer", "runtime/engine"),
     "starlette": ("runtime/engine/server", "runtime/bootstrap"),
     "transformers": (),
+    "fabric": ("pdctl/executors/fabric_transport",),
+    "paramiko": ("pdctl/executors/fabric_transport",),
+    "cryptography": ("pdctl/executors/fabric_transport",),
 }
 
 

@@ -78,8 +78,8 @@ class SglangEngine:
         role = topology.prefill if slot.role == "prefill" else topology.decode
         release = Release(version=topology.engine.version)
         leader = layout.leader(slot)
-        argv = [topology.engine.python or slot.node.python, "-m", "sglang.launch_server"]
-        argv += ["--model-path", topology.model.path]
+        argv = [layout.engine_python(slot.node), "-m", "sglang.launch_server"]
+        argv += ["--model-path", layout.model_path(slot.node)]
         argv += _if_stated("--served-model-name", topology.model.served_name)
         argv += ["--host", slot.node.listen_address, "--port", str(leader.endpoint("http").port)]
         argv += _width_flags(role, release)

@@ -131,7 +131,8 @@ def bench(tmp_path: Path, plugin_folder: Path) -> Iterator[Bench]:
         environ={
             **environ,
             "PDCTL_STATE_DIR": str(tmp_path / "state"),
-            "PYTHONPATH": str(plugin_folder),
+            # This tree before another that may be installed.
+            "PYTHONPATH": f"{plugin_folder}{os.pathsep}{HERE.parents[2]}",
             "BENCH_MARK": str(tmp_path),
             "NO_COLOR": "1",
             "COLUMNS": "100",

@@ -35,8 +35,15 @@ def test_a_port_of_a_stranger_is_named_with_its_holder_and_nothing_starts(bench)
     assert bench.marked_pids() == []
 
 
-def test_an_interpreter_that_does_not_exist_is_told(bench):
+def test_an_interpreter_that_does_not_exist_is_seen_before_anything_starts(bench):
     up = bench.pdctl("up", bench.topology(), "--set", "router.python=/nowhere/python")
+    assert up.code == 1
+    assert "error[PD717]: on localhost: `/nowhere/python` can't be run: No such file or directory" in up.err
+    assert bench.marked_pids() == []
+
+
+def test_an_interpreter_that_does_not_exist_is_told_without_the_doctor_too(bench):
+    up = bench.pdctl("up", bench.topology(), "--set", "router.python=/nowhere/python", "--skip-doctor")
     assert up.code == 1
     assert "error[PD601]: `router-0.0` could not be started on `localhost`" in up.err
     assert "/nowhere/python" in up.err

@@ -13,16 +13,18 @@ from pdctl.executors.calls import (
     CommandOutput,
     LogLine,
     LogQuery,
+    LookQuery,
     NodeCommand,
     PortAnswer,
     PortQuery,
     ProbeAnswer,
     ProbeRequest,
+    Sight,
     StartOutcome,
     StopOutcome,
 )
 from pdctl.plan.model import LaunchPlan, ProcessSpec
-from pdctl.state.observed import ObservedProcess, ObservedState, Phase
+from pdctl.state.observed import ObservedProcess, ObservedState, Phase, UnreachableNode
 
 
 @dataclass
@@ -53,6 +55,14 @@ class Script:
 
 
 @dataclass
+class Cut:
+    """A node that can't be reached for a while, by the clock."""
+
+    begins: float
+    ends: float
+
+
+@dataclass
 class ScriptedCluster:
     """Answers as nodes would, from scripts and the clock; it notes what it was asked to do."""
 
@@ -65,14 +75,20 @@ class ScriptedCluster:
     canary: list[ProbeAnswer] = field(default_factory=list)
     survivors: dict[str, StopOutcome] = field(default_factory=dict)
     urls: dict[str, str] = field(default_factory=dict)
+    cuts: dict[str, Cut] = field(default_factory=dict)
 
     def deployments(self) -> tuple[str, ...]:
         return ("test",)
 
     def observe(self, deployment: str) -> ObservedState:
+        lost = self._lost_now()
         return ObservedState(
             deployment=deployment,
-            processes=tuple(self._observed(process_id) for process_id in self.started),
+            processes=tuple(self._observed(each) for each in self.started if "n1" not in lost),
+            unreachable=tuple(
+                UnreachableNode(name=node, reason="no route to host", since_s=self.clock.now() - since)
+                for node, since in lost.items()
+            ),
         )
 
     def _observed(self, process_id: str) -> ObservedProcess:
@@ -84,15 +100,32 @@ class ScriptedCluster:
             )
         return ObservedProcess(id=process_id, node="n1", phase=Phase.STARTING, digest="d", num_alive=1)
 
-    def start(self, plan: LaunchPlan, process: ProcessSpec) -> StartOutcome:
+    def look(self, query: LookQuery) -> Sight:
+        tails = {
+            process_id: self.scripts.get(process_id, Script()).lines[-query.num_lines :]
+            for process_id in query.tail_of
+        }
+        return Sight(state=self.observe(query.deployment), answers=self.probe(query.probes), tails=tails)
+
+    def start(self, plan: LaunchPlan, processes: Sequence[ProcessSpec]) -> tuple[StartOutcome, ...]:
+        return tuple(self._start_one(process) for process in processes)
+
+    def _start_one(self, process: ProcessSpec) -> StartOutcome:
         script = self.scripts.get(process.id, Script())
         self.calls.append(f"start {process.id}")
+        if process.node in self._lost_now():
+            return StartOutcome(process_id=process.id, error="lost", is_unreachable=True)
         if script.start_error is not None:
             return StartOutcome(process_id=process.id, error=script.start_error)
         self.started[process.id] = self.clock.now()
         if process.ready is not None:
             self.urls[process.ready.url] = process.id
         return StartOutcome(process_id=process.id, run_id="r1", pid=4242)
+
+    def _lost_now(self) -> dict[str, float]:
+        """Nodes that are lost at this moment, and since when."""
+        now = self.clock.now()
+        return {node: cut.begins for node, cut in self.cuts.items() if cut.begins <= now < cut.ends}
 
     def stop(
         self, deployment: str, processes: Sequence[ObservedProcess], *, grace_s: float | None = None
@@ -172,6 +205,11 @@ def clock() -> ScriptedClock:
 @pytest.fixture
 def cluster(clock) -> ScriptedCluster:
     return ScriptedCluster(clock=clock)
+
+
+@pytest.fixture
+def cut() -> type[Cut]:
+    return Cut
 
 
 @pytest.fixture

@@ -55,8 +55,7 @@ def test_waiting_says_what_for_and_how_long(roll_out, cluster, sink, script):
 
 
 def test_nothing_is_started_where_all_runs_and_serves(roll_out, plan, cluster, sink):
-    for process in plan.processes:
-        cluster.start(plan, process)
+    cluster.start(plan, plan.processes)
     cluster.calls.clear()
     cluster.clock.sleep(60)
     roll_out(())
@@ -127,3 +126,43 @@ def test_readiness_is_told_with_the_time_that_it_took(roll_out, cluster, sink, s
     roll_out(EVERYTHING)
     (ready,) = [e for e in sink.events if isinstance(e, Ready) and e.process_id == "prefill-0.0"]
     assert 7.0 <= ready.elapsed_s <= 8.0
+
+
+# --- Nodes that are lost ------------------------------------------------------------------------------------
+
+
+def test_a_short_cut_is_waited_out_and_said(roll_out, cluster, clock, sink, script, cut):
+    cluster.scripts = {"decode-0.0": script(ready_after_s=30.0)}
+    cluster.cuts = {"n1": cut(begins=clock.now() + 5, ends=clock.now() + 25)}
+    roll_out(EVERYTHING)
+    assert sink.text()[-1] == "ready router-0.0"
+    reasons = [event.reason for event in sink.events if isinstance(event, Waiting)]
+    assert any(each.startswith("`n1` unreachable since 1") and "no route to host" in each for each in reasons)
+
+
+def test_a_node_that_stays_away_ends_the_rollout_with_all_that_is_on_it(roll_out, cluster, clock, sink, cut):
+    cluster.cuts = {"n1": cut(begins=clock.now() + 0.05, ends=float("inf"))}
+    with pytest.raises(DiagnosticError) as raised:
+        roll_out(EVERYTHING)
+    (fault,) = raised.value.diagnostics
+    assert fault.code == "PD610"
+    assert fault.message == "n1 was lost before the deployment was ready: no route to host"
+    assert fault.notes[0] == ("`prefill-0.0,decode-0.0` may run there or not: unreachable is not stopped")
+    assert "start router-0.0" not in cluster.calls
+
+
+def test_a_start_whose_answer_was_lost_is_asked_for_again_when_the_node_answers(
+    roll_out, cluster, clock, sink, cut
+):
+    cluster.cuts = {"n1": cut(begins=clock.now(), ends=clock.now() + 10)}
+    roll_out(EVERYTHING)
+    assert cluster.calls.count("start prefill-0.0") == 2
+    assert sink.text()[-1] == "ready router-0.0"
+
+
+def test_the_deadline_of_a_process_bounds_the_wait_for_its_node(roll_out, cluster, clock, cut):
+    began = clock.now()
+    cluster.cuts = {"n1": cut(begins=began, ends=float("inf"))}
+    with pytest.raises(DiagnosticError, match="PD610: n1 was lost"):
+        roll_out(EVERYTHING, deadline_s=20.0)
+    assert 20 < clock.now() - began < 25

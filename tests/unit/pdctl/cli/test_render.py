@@ -39,6 +39,6 @@ def test_a_folder_that_cannot_be_written_is_a_fault(pdctl: Pdctl, tmp_path: Path
 
 
 def test_an_executor_that_is_not_there_yet_is_said_before_anything_starts(pdctl: Pdctl) -> None:
-    ran = pdctl("up", TOPOLOGY)
+    ran = pdctl("up", TOPOLOGY, "--set", "cluster.executor=slurm")
     assert ran.code == 1
-    assert ran.err.startswith("error[PD507]: this version has no executor `ssh`\n")
+    assert ran.err.startswith("error[PD507]: this version has no executor `slurm`\n")

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 
 import pytest
 
-from pdctl.diagnostics import DiagnosticError
+from pdctl.diagnostics import Diagnostic, DiagnosticError
 from pdctl.executors.archive import shim_archive
-from pdctl.executors.link import NodeLink
+from pdctl.executors.link import NodeLink, VerbCall, unreachable_nodes
+from pdctl.executors.local import LocalShell
 from pdctl.executors.shell import Completed
+from pdctl.state.observed import UnreachableNode
 
 SHIM = f"/runs/{shim_archive().name}"
 
@@ -51,15 +55,77 @@ def test_a_shim_that_still_is_missing_after_shipping_is_a_fault(make_shell, lack
     assert _failed(lambda: link.call("list")) == lost
 
 
-def test_the_node_is_asked_once_for_its_root(make_shell):
-    shell = make_shell(answers=[{"root": "/home/u/.local/state/pdctl/run"}, [], []])
+def test_a_node_whose_root_is_not_known_is_not_asked_for_it_before_a_call(make_shell):
+    """The command goes where run directories lie, which only the node knows."""
+    shell = make_shell(answers=[["demo"]])
+    link = _link(shell, root=None)
+    assert link.call("list", [link.root()]).texts("answer") == ("demo",)
+    ((argv, _),) = shell.calls
+    assert argv[:2] == ["sh", "-c"]
+    assert argv[3:] == ["py", "-I", "-S", shim_archive().name, "list", "."]
+
+
+def test_the_shim_is_shipped_to_where_the_node_says_its_root_is(make_shell, lacks_shim):
+    root = "/home/u/.local/state/pdctl/run"
+    shell = make_shell(answers=[lacks_shim, {"root": root}, ["demo"]])
     link = _link(shell, root=None)
     link.call("list", [link.root()])
-    link.call("list", [link.root()])
-    assert [argv[3] for argv, _ in shell.calls] == [
-        "-c",
-        *[f"/home/u/.local/state/pdctl/run/{shim_archive().name}"] * 2,
+    assert shell.files == {f"{root}/{shim_archive().name}": shim_archive().content}
+    assert shell.calls[2] == shell.calls[0]
+
+
+@pytest.mark.parametrize("xdg", ["", "absolute", "relative"])
+def test_a_command_enters_the_root_that_the_shim_is_shipped_to(tmp_path, xdg):
+    """Both ways in which the node finds its root, run by a real shell and a real Python."""
+    state = {"": "", "absolute": str(tmp_path / "xdg"), "relative": "xdg"}[xdg]
+    argv = ["env", "-i", f"HOME={tmp_path}", f"XDG_STATE_HOME={state}", f"PATH={os.environ['PATH']}"]
+    shell = LocalShell()
+    link = NodeLink(name="n1", shell=_Prefixed(shell, argv), python=sys.executable)
+    assert link.call("list", [link.root()]).texts("answer") == ()
+    base = tmp_path / "xdg" if xdg == "absolute" else tmp_path / ".local" / "state"
+    assert (base / "pdctl" / "run" / shim_archive().name).is_file()
+    link.call("note", [link.root(), "demo"], {"entry": {"a": 1}})
+    assert (base / "pdctl" / "run" / "demo").is_dir()
+
+
+class _Prefixed:
+    """A shell whose commands run behind another one, such as one that sets the environment."""
+
+    def __init__(self, shell, prefix) -> None:
+        self._shell, self._prefix = shell, prefix
+
+    def run(self, argv, *, stdin=b"", timeout_s):
+        return self._shell.run([*self._prefix, *argv], stdin=stdin, timeout_s=timeout_s)
+
+    def put(self, path, content):
+        self._shell.put(path, content)
+
+
+def test_several_verbs_are_one_round_trip(make_shell):
+    shell = make_shell(answers=[[{"answer": ["demo"]}, {"answer": {"a": 1}}]])
+    calls = [VerbCall(verb="list", names=("/runs",)), VerbCall(verb="probe", request={"requests": []})]
+    first, second = _link(shell).call_all(calls)
+    assert (first.texts("answer"), second.object("answer").values) == (("demo",), {"a": 1})
+    assert shell.calls[0][0][4:] == ["do"]
+    assert [each["verb"] for each in shell.calls[0][1]["calls"]] == ["list", "probe"]
+
+
+def test_of_several_verbs_all_that_failed_are_told(make_shell):
+    shell = make_shell(answers=[[{"error": "no space"}, {"answer": 1}, {"error": "no name"}]])
+    calls = [VerbCall(verb=verb) for verb in ("start", "status", "keep")]
+    with pytest.raises(DiagnosticError) as raised:
+        _link(shell).call_all(calls)
+    assert [fault.message for fault in raised.value.diagnostics] == [
+        "the shim on n1 failed at `start`: no space",
+        "the shim on n1 failed at `keep`: no name",
     ]
+
+
+def test_a_lost_answer_is_asked_for_once_more(make_shell, lost):
+    shell = make_shell(answers=[lost, [{"answer": 1}]])
+    (answer,) = _link(shell).call_again([VerbCall(verb="start")], pause_s=0.0)
+    assert answer.integer("answer") == 1
+    assert shell.calls[0] == shell.calls[1]
 
 
 def test_a_node_without_python_is_told(make_shell):
@@ -98,6 +164,19 @@ def test_a_root_that_cannot_be_written_is_told(make_shell, lacks_shim):
 
 def test_a_stream_begins_after_the_shim_is_there(make_shell, lacks_shim):
     shell = make_shell(answers=[lacks_shim, []], lines=[{"line": "a"}])
-    stream = _link(shell).follow("run", [], {"argv": ["x"]})
+    link = _link(shell)
+    stream = link.follow("run", [], {"argv": ["x"]})
     assert [json.loads(line) for line in stream] == [{"line": "a"}]
     assert [argv[4] for argv, _ in shell.calls] == ["list", "list", "run"]
+    link.follow("run", [], {"argv": ["y"]})
+    assert [argv[4] for argv, _ in shell.calls[3:]] == ["run"]  # it is known to be there
+
+
+def test_nodes_that_are_lost_for_the_same_reason_are_told_together():
+    no_route = [UnreachableNode(name=f"n{number}", reason="no route to host") for number in (1, 2, 3)]
+    own = Diagnostic(code="PD501", message="n9 has no Python at `py`", help="install Python there")
+    lost = [*no_route, UnreachableNode(name="n9", reason=own.message, fault=own)]
+    faults = unreachable_nodes(lost, notes=("nothing was started",)).diagnostics
+    assert faults[0] == own
+    assert faults[1].message == "n[1-3] can't be reached: no route to host"
+    assert faults[1].notes[0] == "nothing was started"

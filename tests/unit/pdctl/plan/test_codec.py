@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import jsonschema
 import pytest
 
 from pdctl.compiler import compile_plan
 from pdctl.fields import FieldError
+from pdctl.inventory import Inventory
 from pdctl.plan.codec import plan_from_json, plan_to_json
 from pdctl.resources import resource_path
+from pdctl.topology.model import Cluster, HostSsh, Ssh
 
 
 @pytest.fixture
@@ -40,3 +43,56 @@ def test_the_json_form_keeps_to_its_schema(plan):
 def test_a_damaged_plan_is_refused(plan, change, message):
     with pytest.raises(FieldError, match=message):
         plan_from_json(json.dumps({**plan_to_json(plan), **change}).encode())
+
+
+@pytest.fixture
+def plan_over_ssh(make_topology, make_inventory, reference_programs):
+    """Every field of a login has a value."""
+    login = HostSsh(
+        host="gpu1",
+        user="me",
+        port=22,
+        identity_file="~/k",
+        proxy_jump="none",
+        python="/p",
+        state_dir="/s",
+    )
+    ssh = Ssh(
+        user="u",
+        port=2222,
+        identity_file="/k",
+        proxy_jump="b",
+        config="/c",
+        known_hosts="/h",
+        transport="openssh",
+        command_timeout_s=90.0,
+        python="/usr/bin/python3.9",
+        state_dir="/scratch",
+    )
+    nodes = make_inventory(2).nodes
+    inventory = Inventory(nodes=(replace(nodes[0], ssh=login), *nodes[1:]))
+    topology = make_topology(cluster=Cluster(executor="ssh", ssh=ssh))
+    return compile_plan(topology, inventory, reference_programs)
+
+
+def test_how_nodes_are_reached_survives_the_way_through_json(plan_over_ssh):
+    schema = json.loads(resource_path("schemas", "plan.schema.json").read_text())
+    document = plan_to_json(plan_over_ssh)
+    jsonschema.validate(document, schema, cls=jsonschema.Draft202012Validator)
+    assert plan_over_ssh.nodes[0].ssh.host == "gpu1"
+    assert plan_from_json(json.dumps(document).encode()) == plan_over_ssh
+
+
+def test_a_plan_says_nothing_of_a_login_that_the_topology_leaves_open(plan):
+    document = plan_to_json(plan)
+    assert "ssh" not in document
+    assert all(set(node) == {"name", "address"} for node in document["nodes"])
+
+
+def test_no_digest_depends_on_how_a_node_is_reached(
+    plan_over_ssh, make_topology, make_inventory, reference_programs
+):
+    topology = make_topology(cluster=Cluster(executor="ssh"))
+    elsewise = compile_plan(topology, make_inventory(2), reference_programs)
+    assert elsewise.digest == plan_over_ssh.digest
+    assert elsewise.processes == plan_over_ssh.processes

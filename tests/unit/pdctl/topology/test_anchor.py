@@ -1,4 +1,4 @@
-"""Relative paths of models."""
+"""Relative paths of models and of SSH files."""
 
 from __future__ import annotations
 
@@ -54,3 +54,23 @@ def test_a_path_counts_from_the_folder_of_its_file(model_path, written, read):
 
 def test_a_path_that_was_typed_counts_from_the_working_directory(model_path):
     assert model_path("/abs/m", "model.path=./m") == "/desk/m"
+
+
+SSH = """\
+cluster:
+  executor: ssh
+  ssh: {config: ssh_config, known_hosts: ../known_hosts, identity_file: ~/.ssh/id}
+  nodes: [{name: a, ssh: {identity_file: ./id_a}}, {name: b}]
+"""
+
+
+def test_ssh_files_count_from_the_folder_of_their_file_and_home_is_the_readers(tmp_path: Path):
+    file = tmp_path / "t.yaml"
+    file.write_text(DOCUMENT.format("m") + SSH)
+    cluster = anchored(load(str(file), environ={}).require(), str(file)).cluster
+    assert cluster.ssh is not None
+    assert not isinstance(cluster.nodes, int)
+    assert cluster.ssh.config == str(tmp_path / "ssh_config")
+    assert cluster.ssh.known_hosts == str(tmp_path.parent / "known_hosts")
+    assert cluster.ssh.identity_file == "~/.ssh/id"
+    assert [host.ssh.identity_file for host in cluster.nodes] == [str(tmp_path / "id_a"), None]

@@ -77,7 +77,7 @@ def test_a_nodes_count_or_a_list_of_hosts(document: str, faults: Faults) -> None
     assert faults(document + "cluster:\n  nodes:\n    - {address: 10.0.0.1}\n    - {name: b:80}\n") == [
         "PD122 9:7 `cluster.nodes.0` lacks `name`",
         "PD125 10:14 `cluster.nodes.1.name` must be a host name: letters, digits, dots, hyphens and "
-        "underscores, at most 253 of them, found the text `b:80`",
+        "underscores, at most 253 of them, with ranges like `[01-12]`, found the text `b:80`",
     ]
 
 

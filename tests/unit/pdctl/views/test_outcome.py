@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 
+from pdctl.lifecycle.down import DownOutcome
 from pdctl.plan.model import Endpoint
 from pdctl.state.observed import Phase
 from pdctl.status import DeploymentStatus
@@ -40,11 +41,15 @@ def test_the_first_request_fits_80_columns() -> None:
 
 
 def test_down_tells_what_was_stopped_and_what_is_left() -> None:
-    assert list(down_lines("x", ("a", "b"), ("port 8000 of h1",), 1.25, Canvas())) == [
+    outcome = DownOutcome(
+        stopped=("a", "b"), leftovers=("port 8000 of h1",), pending=(), unproven=(), elapsed_s=1.25
+    )
+    assert list(down_lines("x", outcome, Canvas())) == [
         "x: stopped 2 processes in 1.2s",
         "left behind: port 8000 of h1",
     ]
-    assert list(down_lines("x", (), (), 0.1, Canvas())) == ["x: nothing was running"]
+    nothing = DownOutcome(stopped=(), leftovers=(), pending=(), unproven=(), elapsed_s=0.1)
+    assert list(down_lines("x", nothing, Canvas())) == ["x: nothing was running"]
 
 
 def test_an_interrupted_operation_says_what_runs_and_both_ways_on() -> None:

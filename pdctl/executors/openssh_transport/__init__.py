@@ -1,0 +1,1 @@
+"""Logins through the `ssh` program, for sites whose way of logging in only that program knows."""

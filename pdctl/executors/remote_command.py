@@ -1,0 +1,83 @@
+"""One command line that means the same in every login shell, and its output without the shell's noise.
+
+sshd hands the line to the login shell of the account, whatever that is. Shells agree on little: csh expands
+`!` inside single quotes and can't hold a newline there, fish reads backslashes there, zsh and tcsh expand a
+leading `=`. So the login shell sees nothing but letters, digits, a few harmless signs, `\\\\`, and one fixed
+program in quotes; the rest is octal, and only /bin/sh, into which the login shell turns at once, reads it.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shlex
+from collections.abc import Sequence
+
+from pdctl.executors.shell import Completed
+
+MAX_LINE_BYTES = 128 * 1024 - 1  # what Linux takes as one argument: sshd starts `SHELL -c LINE`
+
+_SAFE_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./,:+-")
+_MARKER = re.compile(r"[A-Za-z0-9_-]+")
+# No quote, backslash, `!` or newline inside these quotes: they are what shells disagree about.
+_DECODE_AND_RUN = """exec /bin/sh -c 'eval "$(printf %b "$1")"' sh """
+
+
+def new_marker() -> str:
+    """A word that no profile prints. One for each call, so that output can't imitate it."""
+    return f"pdctl-{secrets.token_hex(8)}"
+
+
+def remote_command(argv: Sequence[str], marker: str) -> str:
+    """ASCII. Prints the marker on stdout and stderr, then becomes the command, with argv as it is.
+
+    A program that is missing ends with code 127, one that may not be executed with 126, as in a shell.
+    `ValueError` when argv is empty, holds NUL, or makes a line that is longer than Linux allows.
+    """
+    if not argv or any("\0" in word for word in argv):
+        raise ValueError("a command needs a program and can't hold NUL")
+    if not _MARKER.fullmatch(marker):
+        raise ValueError(f"`{marker!r}` is no marker")
+    # The line break before it ends whatever a profile printed without one.
+    script = f"printf '\\n%s\\n' {marker}; printf '\\n%s\\n' {marker} >&2; exec {shlex.join(argv)}"
+    line = _DECODE_AND_RUN + _octal(script.encode("utf-8", "surrogateescape"))
+    if len(line) > MAX_LINE_BYTES:
+        raise ValueError(f"the command makes a line of {len(line)} bytes, more than {MAX_LINE_BYTES}")
+    return line
+
+
+def strip_noise(output: bytes, marker: str) -> bytes | None:
+    """What the command itself wrote. None: it never began, and all of `output` is somebody else's."""
+    _noise, found, own = output.partition(b"\n%b\n" % marker.encode())
+    return own if found else None
+
+
+def _octal(script: bytes) -> str:
+    """Each unsafe byte as `\\\\0ooo`: any shell makes that `\\0ooo`, which is for `printf %b`."""
+    return "".join(chr(byte) if byte in _SAFE_BYTES else rf"\\0{byte:03o}" for byte in script)
+
+
+# $1 file, $2 its folder, $3 number of bytes, $4 name of the half-written file. A connection that is cut looks
+# like the end of the input: only the right number of bytes may get the name.
+_PUT = """\
+LC_ALL=C; export LC_ALL; umask 077
+mkdir -p -- "$2" && cat > "$4" && [ "$(wc -c < "$4")" -eq "$3" ] && exec mv -f -- "$4" "$1"
+rm -f -- "$4"; exit 1"""
+
+
+def put_command(path: str, num_bytes: int, token: str) -> list[str]:
+    """argv that writes its standard input to a file for the user alone, whole or not at all.
+
+    `path` is absolute; `token` makes the name of the half-written file one of its own.
+    """
+    folder = path.rpartition("/")[0] or "/"
+    return ["/bin/sh", "-c", _PUT, "put", path, folder, str(num_bytes), f"{path}.{token}.tmp"]
+
+
+def put_fault(done: Completed) -> OSError | None:
+    """What `put_command` found in its way; None when the file is there."""
+    if done.code == 0:
+        return None
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    words = lines[0] if lines else f"the file came incomplete, or writing ended with code {done.code}"
+    return FileNotFoundError(words) if words.endswith("No such file or directory") else OSError(words)
