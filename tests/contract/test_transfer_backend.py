@@ -12,7 +12,7 @@ from runtime.kv.page_runs import Write
 from runtime.transfer.base import POOL, TransferBackend, TransferError
 from runtime.transfer.plugins import load_backend
 
-BACKENDS = ["tcp"]
+BACKENDS = ["tcp", "mooncake", "nixl"]
 _REGION_BYTES = 1 << 20
 
 
