@@ -150,10 +150,11 @@ class OneSidedSession:
         elif not self._is_busy:
             self._progress_s = now_s
         try:
-            self._ask()
+            # In this order what ends makes place for what comes next, so nothing is left that could be done.
+            self._poll(now_s)
             self._hear(now_s)
             self._post()
-            self._poll(now_s)
+            self._ask()
             if self._gate is not None:
                 self._gate.flush()
         except (OSError, PeerClosed, FrameError) as error:
