@@ -22,7 +22,7 @@ from typing import Protocol
 
 from runtime.kv.page_runs import Write
 
-POOL = 0  # the region id of the KV pool; a staging buffer is another region
+POOL, STAGING = 0, 1  # region ids: the KV pool, the staging buffer or pool
 
 Completion = Callable[[str | None], object]
 """Called once per send, from any thread, and must not block: None when applied, else the reason why not."""
