@@ -10,6 +10,7 @@ What the library taught:
 - Over sockets at most 1,024 writes to one receiver are queued; more are refused after a second.
 - It reads source memory that nobody registered. The session checks ranges itself.
 - A write that makes no progress for 30 s fails, and its connection is dropped.
+- Taking an engine apart holds the GIL for a second, so one that is closed waits for its next use instead.
 - The first contact with a receiver that stands still blocks for a minute. The gate comes before it.
 """
 
@@ -28,6 +29,8 @@ INSTALL_HINT = "pip install 'pdctl[mooncake]', on Debian also apt-get install li
 
 _APPLIED, _PENDING = 1, 0
 
+_idle_engines: dict[tuple[str, tuple[str, ...]], list] = {}  # by address and devices
+
 
 class MooncakeFabric:
     name = "mooncake"
@@ -43,11 +46,9 @@ class MooncakeFabric:
             raise TransferError(
                 f"the library of the mooncake backend is missing ({error}): {INSTALL_HINT}"
             ) from error
-        self._engine = TransferEngine()
-        protocol = "rdma" if devices else "tcp"
-        code = self._engine.initialize(advertised_host, "P2PHANDSHAKE", protocol, ",".join(devices))
-        if code != 0:
-            raise TransferError(f"mooncake cannot start over {protocol} on {advertised_host}: code {code}")
+        self._key = (advertised_host, tuple(devices))
+        idle = _idle_engines.setdefault(self._key, [])
+        self._engine = idle.pop() if idle else _start(TransferEngine(), advertised_host, devices)
         self._session = f"{advertised_host}:{self._engine.get_rpc_port()}"
         self._registered: list[int] = []
 
@@ -74,6 +75,15 @@ class MooncakeFabric:
         for address in self._registered:
             self._engine.unregister_memory(address)
         self._registered.clear()
+        _idle_engines[self._key].append(self._engine)
+
+
+def _start(engine, advertised_host: str, devices: Sequence[str]):
+    protocol = "rdma" if devices else "tcp"
+    code = engine.initialize(advertised_host, "P2PHANDSHAKE", protocol, ",".join(devices))
+    if code != 0:
+        raise TransferError(f"mooncake cannot start over {protocol} on {advertised_host}: code {code}")
+    return engine
 
 
 class MooncakePeer:
