@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pdctl.diagnostics import Diagnostic
 from pdctl.flags import merged, merged_env, to_argv
 from pdctl.plan.layout import Layout, Slot
 from pdctl.plan.model import Command, Probe
-from pdctl.plan.ports import BOOTSTRAP_BASE, DECODE_HTTP_BASE, PREFILL_HTTP_BASE, PortNeed
+from pdctl.plan.ports import BOOTSTRAP_BASE, DECODE_HTTP_BASE, DIST_INIT_BASE, PREFILL_HTTP_BASE, PortNeed
 from pdctl.program import Program, Rule
-from pdctl.topology.model import Role, Router, Topology, Transfer
-from pdctl.topology.source import DocumentPath, dotted
-
-BACKENDS = ("tcp",)
+from pdctl.topology.model import Role, Router, Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +27,14 @@ class ReferenceEngine:
             "waiting-timeout",
             "heartbeat-interval",
             "verify-kv",
+            "tp-size",
+            "tp",
+            "attn-dp-size",
+            "ep-size",
+            "nnodes",
+            "node-rank",
+            "dist-init-addr",
+            "tp-rank",
         }
     )
     requests_metric = "sglang:num_requests_total"
@@ -43,32 +46,38 @@ class ReferenceEngine:
         http = PortNeed(
             name="http", base=part.port or base, requested=part.port is not None, path=(part.name, "port")
         )
+        rendezvous = (PortNeed(name="dist-init", base=DIST_INIT_BASE),) if (part.nodes or 1) > 1 else ()
         if part.name == "decode":
-            return (http,)
+            return (http, *rendezvous)
         bootstrap = PortNeed(
             name="bootstrap",
             base=part.bootstrap_port or BOOTSTRAP_BASE,
             requested=part.bootstrap_port is not None,
             path=(part.name, "bootstrap_port"),
         )
-        return (http, bootstrap)
+        return (http, bootstrap, *rendezvous)
 
     def command(self, slot: Slot, layout: Layout) -> Command:
+        """One process per node; it starts a rank for each of its devices."""
         topology = layout.topology
         role = _role(slot, topology)
-        http = slot.endpoint("http")
         argv = [layout.engine_python(slot.node), "-m", "runtime.engine"]
         argv += ["--model-path", layout.model_path(slot.node), "--served-model-name", topology.model.name]
-        argv += ["--host", http.host, "--port", str(http.port)]
+        argv += ["--host", slot.node.address]
+        argv += ["--port", str(slot.endpoint("http").port)] if slot.is_leader else []
         argv += ["--disaggregation-mode", role.name]
         argv += ["--disaggregation-transfer-backend", topology.transfer.backend]
-        if role.name == "prefill":
+        if slot.is_leader and role.name == "prefill":
             argv += ["--disaggregation-bootstrap-port", str(slot.endpoint("bootstrap").port)]
+        argv += _width_flags(role)
+        argv += _rendezvous_flags(role, slot, layout)
         argv += _transfer_flags(topology)
         argv += to_argv(merged(topology.defaults.args, role.args))
         return Command(argv=tuple(argv), env=merged_env(topology.defaults.env, role.env, slot.node.env))
 
     def ready(self, slot: Slot, layout: Layout) -> Probe | None:
+        if not slot.is_leader:
+            return None  # it has no port; the leader is ready when all ranks are
         http = slot.endpoint("http")
         deadline_s = layout.topology.health.ready_deadline_s
         return Probe(host=http.host, port=http.port, path="/health", deadline_s=deadline_s)
@@ -79,16 +88,27 @@ class ReferenceEngine:
         return (python, "-m", "runtime.models", "pull", topology.model.path, "--progress", "json")
 
     def rules(self) -> tuple[Rule, ...]:
-        return (
-            Rule(code="PD210", check=_widths_are_one),
-            Rule(code="PD213", check=_model_is_a_path),
-            Rule(code="PD250", check=_no_settings_of_other_backends),
-            Rule(code="PD305", check=_backend_is_known),
-        )
+        from pdctl.rules import reference  # they build on this package
+
+        return reference.RULES
 
 
 def _role(slot: Slot, topology: Topology) -> Role:
     return topology.prefill if slot.role == "prefill" else topology.decode
+
+
+def _width_flags(role: Role) -> list[str]:
+    parallel = role.parallel
+    widths = {"--tp-size": parallel.tp, "--attn-dp-size": parallel.attn_dp, "--ep-size": parallel.ep}
+    return [word for flag, width in widths.items() if width != 1 for word in (flag, str(width))]
+
+
+def _rendezvous_flags(role: Role, slot: Slot, layout: Layout) -> list[str]:
+    """Ranks of several nodes meet at the leader."""
+    if (role.nodes or 1) == 1:
+        return []
+    at_leader = ["--dist-init-addr", str(layout.leader(slot).endpoint("dist-init"))]
+    return [*at_leader, "--nnodes", str(role.nodes), "--node-rank", str(slot.node_rank)]
 
 
 def _transfer_flags(topology: Topology) -> list[str]:
@@ -100,86 +120,6 @@ def _transfer_flags(topology: Topology) -> list[str]:
     }
     flags = [word for flag, value in seconds.items() if value is not None for word in (flag, f"{value:g}")]
     return [*flags, "--verify-kv"] if transfer.verify_kv else flags
-
-
-def _widths_are_one(topology: Topology) -> Iterable[Diagnostic]:
-    for role in topology.roles:
-        parallel = role.parallel
-        widths: dict[DocumentPath, int] = {
-            ("nodes",): role.nodes or 1,
-            ("devices",): role.devices or 1,
-            ("parallel", "tp"): parallel.tp,
-            ("parallel", "attn_dp"): parallel.attn_dp,
-            ("parallel", "ep"): parallel.ep,
-            ("parallel", "pp"): parallel.pp,
-            ("parallel", "attn_cp"): parallel.attn_cp,
-            ("parallel", "dp"): parallel.dp,
-        }
-        for key, width in widths.items():
-            if width != 1:
-                path = (role.name, *key)
-                name = key[-1]
-                yield Diagnostic(
-                    code="PD210",
-                    message=f"the reference engine runs an instance in one process, found `{name}: {width}`",
-                    span=topology.source.value(*path),
-                    path=".".join(map(str, path)),
-                    help=f"set `{name}: 1`, and `{role.name}.instances` for more of them",
-                )
-
-
-def _model_is_a_path(topology: Topology) -> Iterable[Diagnostic]:
-    path = topology.model.path
-    if topology.model.is_builtin or path.startswith("/"):
-        return
-    yield Diagnostic(
-        code="PD213",
-        message=f"the reference engine reads models from disk, found `{path}`",
-        span=topology.source.value("model", "path"),
-        path="model.path",
-        notes=("it fetches nothing from a hub",),
-        help=f"write `./{path}` if it lies beside this file, else a path from `/`, or a `builtin:` name",
-    )
-
-
-def _no_settings_of_other_backends(topology: Topology) -> Iterable[Diagnostic]:
-    """Fields of the schema that only other engines read."""
-    transfer, default = topology.transfer, Transfer()
-    absent: Mapping[str, bool] = {
-        "heartbeat_max_failures": transfer.heartbeat_max_failures is None,
-        "ib_devices": transfer.ib_devices is None,
-        "nvlink": transfer.nvlink == default.nvlink,
-        "staging": transfer.staging == default.staging,
-        "threads": transfer.threads is None,
-        "queues": transfer.queues is None,
-        "nixl": transfer.nixl == default.nixl,
-        "ascend": transfer.ascend == default.ascend,
-    }
-    paths: list[DocumentPath] = [("transfer", name) for name, is_absent in absent.items() if not is_absent]
-    paths += [(role.name, "kv_events_port") for role in topology.roles if role.kv_events_port is not None]
-    yield from (
-        Diagnostic(
-            code="PD250",
-            message=f"the reference engine has no setting `{dotted(path)}`",
-            span=topology.source.key(*path),
-            path=dotted(path),
-            help="remove it, or choose `engine.kind: sglang`",
-        )
-        for path in paths
-    )
-
-
-def _backend_is_known(topology: Topology) -> Iterable[Diagnostic]:
-    backend = topology.transfer.backend
-    if backend not in BACKENDS:
-        yield Diagnostic(
-            code="PD305",
-            message=f"the reference engine has no transfer backend `{backend}`",
-            span=topology.source.value("transfer", "backend"),
-            path="transfer.backend",
-            notes=(f"it has {', '.join(f'`{each}`' for each in BACKENDS)}",),
-            help="set `transfer.backend: tcp`",
-        )
 
 
 PROGRAM: Program = ReferenceEngine()

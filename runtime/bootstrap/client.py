@@ -30,7 +30,7 @@ class BootstrapError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrefillServer:
-    """A prefill server as its bootstrap server describes it, and where its one rank listens for decode."""
+    """A prefill server as its bootstrap server describes it, and where its leader listens for decode."""
 
     shape: ServerShape
     rank_ip: str
@@ -69,9 +69,10 @@ def find_prefill(host: str, port: int, *, deadline_s: float, stopped: threading.
 
 def _look_up(host: str, port: int) -> PrefillServer:
     shape = _parse_shape(_call(host, port, "GET", _route(-1)), where=f"{host}:{port}")
-    if shape.attn_tp_size * shape.attn_cp_size * shape.dp_size * shape.pp_size != 1:
+    if shape.attn_cp_size * shape.pp_size != 1:
         raise BootstrapError(
-            f"prefill at {host}:{port} has more than one rank, this decode engine speaks to one"
+            f"prefill at {host}:{port} splits layers or contexts over ranks (pp_size={shape.pp_size}, "
+            f"attn_cp_size={shape.attn_cp_size}), this decode engine speaks to those that split heads alone"
         )
     rank = _call(host, port, "GET", _route(0))
     rank_ip, rank_port = rank.get("rank_ip"), rank.get("rank_port")

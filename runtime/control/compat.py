@@ -23,8 +23,9 @@ class Facts:
     layout: str
 
     @classmethod
-    def of_pool(cls, layout: KVLayout, dtype: str) -> Facts:
-        name = layout_name(layout.num_layers, layout.num_kv_heads, layout.head_dim)
+    def of_pool(cls, layout: KVLayout, dtype: str, *, num_kv_heads: int) -> Facts:
+        """`layout` is one rank's, `num_kv_heads` counts those of all ranks."""
+        name = layout_name(layout.num_layers, num_kv_heads, layout.head_dim)
         return cls(page_size=layout.page_size, dtype=dtype, layout=name)
 
     @classmethod
@@ -38,7 +39,7 @@ class Facts:
 
 
 def layout_name(num_layers: int, num_kv_heads: int, head_dim: int) -> str:
-    """The `kv_layout` that this engine registers under: the shape of a pool but for its number of pages."""
+    """The `kv_layout` that this engine registers under: what a token's KV is, however ranks split it."""
     return f"layers={num_layers},kv_heads={num_kv_heads},head_dim={head_dim}"
 
 

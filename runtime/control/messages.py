@@ -1,53 +1,51 @@
 """The messages of the control channel, their schema, and their form on the wire.
 
-A frame is a 4-byte big-endian length and a msgpack array `[kind, field, field, ...]`, fields in the order
-of the dataclass. Every field is checked for type and bounds before an object exists; what does not fit is a
-`MessageError`, and the link that carried it is closed.
+A frame is a 4-byte big-endian length and a message as in `runtime/control/schema.py`. A link that carried
+anything else is closed.
 
     decode -> prefill   Hello, OpenRoom, AbortRoom
     prefill -> decode   Welcome, Refused, RoomState, RoomDone, AbortDone
+    rank -> leader      RankUp, Reported (inside one engine, on a port of its own)
     both                Ping
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-import msgpack
-
+from runtime.control import schema
 from runtime.control.rooms import KVPoll
+from runtime.control.schema import MAX_TEXT_LEN, Codec, MessageError, Schema
 
-PROTOCOL_VERSION = 1
+__all__ = ["LENGTH", "MAX_FRAME_BYTES", "MAX_TEXT_LEN", "MessageError", "pack_message", "unpack_message"]
+
+PROTOCOL_VERSION = 2
 MAX_FRAME_BYTES = 16 << 20  # holds the largest `OpenRoom`
 LENGTH = struct.Struct("!I")
 
-_MAX_PAGES = 1 << 21  # two million tokens in pages of one
-MAX_TEXT_LEN = 1024
-_MAX_ENDPOINT_BYTES = 16_384
-_MAX_LAYERS = 4096
+MAX_ENDPOINT_BYTES = 16_384
+MAX_RANKS = 1024
+MAX_LAYERS = 4096
+_MAX_CHECKSUMS = 1 << 18
 _MAX_TOP_LOGPROBS = 1024
-_MAX_UINT63 = 2**63 - 1
-
-
-class MessageError(Exception):
-    """Bytes that are no message of this protocol; the text names the kind, the field and what was found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """Decode introduces itself: how its pool is shaped, and where KV is written to."""
+    """Decode introduces itself: how its ranks split attention, how their pools are shaped, where KV goes."""
 
     version: int
     backend: str
+    attn_tp_size: int
+    attn_dp_size: int
     num_layers: int
-    num_pages: int
+    num_pages: int  # of one rank's pool
     page_size: int
-    num_kv_heads: int
+    num_kv_heads: int  # the model's, over all ranks
     head_dim: int
     dtype: str
-    endpoint: bytes  # opaque, the transfer backend's
+    endpoints: tuple[bytes, ...]  # by tp_rank; opaque, the transfer backend's
     verify_kv: bool  # ask for checksums
 
 
@@ -71,6 +69,7 @@ class OpenRoom:
 
     room: int
     ticket: int
+    attn_dp_rank: int  # whose pool the pages are of: each of its ranks has the same ones
     prompt_len: int
     pages: tuple[int, ...]
 
@@ -113,7 +112,7 @@ class RoomDone:
     first_token: int
     logprob: float | None
     top_logprobs: tuple[tuple[int, float], ...]
-    checksums: tuple[int, ...] | None  # one per layer
+    checksums: tuple[int, ...] | None  # by layer, then by the model's KV heads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,139 +120,110 @@ class Ping:
     """Says that the sender is alive; there is no answer, both sides send it."""
 
 
-Message = Hello | Welcome | Refused | OpenRoom | AbortRoom | AbortDone | RoomState | RoomDone | Ping
-Check = Callable[[object], object]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankUp:
+    """A rank is linked to the leader of its engine, which drew `token` and told it to its ranks alone."""
+
+    tp_rank: int
+    token: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported:
+    """What a rank was told to do, and to report by this id, is done; or it failed for a reason."""
+
+    report_id: int
+    num_bytes: int  # that it moved
+    reason: str | None
+
+
+Message = (
+    Hello
+    | Welcome
+    | Refused
+    | OpenRoom
+    | AbortRoom
+    | AbortDone
+    | RoomState
+    | RoomDone
+    | Ping
+    | RankUp
+    | Reported
+)
 
 
 def pack_message(message: Message) -> bytes:
     """The frame of a message, length included."""
-    kind = _KIND_OF[type(message)]
-    body = msgpack.Packer().pack([kind, *(getattr(message, field.name) for field in fields(message))])
-    assert body is not None, "a packer that resets itself returns what it packed"
-    if len(body) > MAX_FRAME_BYTES:
-        raise MessageError(f"`{kind}` takes {len(body)} bytes, at most {MAX_FRAME_BYTES} are sent")
+    body = _CODEC.pack(message)
     return LENGTH.pack(len(body)) + body
 
 
 def unpack_message(body: bytes) -> Message:
     """Read a frame's body. Whatever the bytes are, the result is a valid message or a MessageError."""
-    try:
-        parts = msgpack.unpackb(body, use_list=False, max_array_len=_MAX_PAGES, max_map_len=0, max_ext_len=0)
-    except (ValueError, msgpack.UnpackException) as error:
-        raise MessageError(f"not msgpack: {error!r:.200}") from error
-    if not isinstance(parts, tuple) or not parts or not isinstance(parts[0], str):
-        raise MessageError(f"not a message: {parts!r:.80}")
-    schema = _SCHEMAS.get(parts[0])
-    if schema is None:
-        raise MessageError(f"unknown message `{parts[0]:.40}`")
-    kind, checks = schema
-    if len(parts) - 1 != len(checks):
-        raise MessageError(f"`{parts[0]}` has {len(parts) - 1} fields, wanted {len(checks)}")
-    values = {}
-    for (name, check), value in zip(checks.items(), parts[1:], strict=True):
-        try:
-            values[name] = check(value)
-        except (TypeError, ValueError) as error:
-            raise MessageError(f"`{parts[0]}.{name}`: {error}") from error
-    return kind(**values)
-
-
-def _integer(lowest: int, highest: int) -> Check:
-    def check(value: object) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
-            raise ValueError(f"found {value!r:.40}, wanted an integer from {lowest} to {highest}")
-        return value
-
-    return check
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or len(value) > MAX_TEXT_LEN:
-        raise ValueError(f"found {value!r:.40}, wanted a text of at most {MAX_TEXT_LEN} characters")
-    return value
-
-
-def _endpoint(value: object) -> bytes:
-    if not isinstance(value, bytes) or len(value) > _MAX_ENDPOINT_BYTES:
-        raise ValueError(f"found {value!r:.40}, wanted at most {_MAX_ENDPOINT_BYTES} bytes")
-    return value
-
-
-def _flag(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"found {value!r:.40}, wanted a boolean")
-    return value
-
-
-def _number(value: object) -> float:
-    if not isinstance(value, float):
-        raise TypeError(f"found {value!r:.40}, wanted a number")
-    return value
-
-
-def _tuple_of(check_item: Check, max_len: int) -> Check:
-    def check(value: object) -> tuple[object, ...]:
-        if not isinstance(value, tuple) or len(value) > max_len:
-            raise ValueError(f"found {value!r:.40}, wanted a list of at most {max_len}")
-        return tuple(check_item(item) for item in value)
-
-    return check
+    return _CODEC.unpack(body)
 
 
 def _top_logprob(value: object) -> tuple[object, object]:
     if not isinstance(value, tuple) or len(value) != 2:
         raise ValueError(f"found {value!r:.40}, wanted a token id and its logprob")
-    return _token(value[0]), _number(value[1])
-
-
-def _or_none(check_value: Check) -> Check:
-    return lambda value: None if value is None else check_value(value)
+    return _token(value[0]), schema.number(value[1])
 
 
 def _room_state(value: object) -> KVPoll:
     return KVPoll(value)  # a ValueError of its own for anything else
 
 
-_size = _integer(1, 1 << 31)
-_token = _integer(0, 1 << 31)
-_room = {"room": _integer(0, _MAX_UINT63), "ticket": _integer(0, _MAX_UINT63)}
+_token = schema.integer(0, 1 << 31)
+_version = schema.integer(0, 1 << 16)
+_rank = schema.integer(0, MAX_RANKS - 1)
+_room = {"room": schema.uint63, "ticket": schema.uint63}
 
-_SCHEMAS: dict[str, tuple[type[Message], dict[str, Check]]] = {
+_SCHEMAS: dict[str, Schema] = {
     "hello": (
         Hello,
         {
-            "version": _integer(0, 1 << 16),
-            "backend": _text,
-            "num_layers": _integer(1, _MAX_LAYERS),
-            "num_pages": _size,
-            "page_size": _size,
-            "num_kv_heads": _size,
-            "head_dim": _size,
-            "dtype": _text,
-            "endpoint": _endpoint,
-            "verify_kv": _flag,
+            "version": _version,
+            "backend": schema.text,
+            "attn_tp_size": schema.integer(1, MAX_RANKS),
+            "attn_dp_size": schema.integer(1, MAX_RANKS),
+            "num_layers": schema.integer(1, MAX_LAYERS),
+            "num_pages": schema.size,
+            "page_size": schema.size,
+            "num_kv_heads": schema.size,
+            "head_dim": schema.size,
+            "dtype": schema.text,
+            "endpoints": schema.tuple_of(schema.octets(MAX_ENDPOINT_BYTES), MAX_RANKS),
+            "verify_kv": schema.flag,
         },
     ),
-    "welcome": (Welcome, {"version": _integer(0, 1 << 16)}),
-    "refused": (Refused, {"reason": _text}),
+    "welcome": (Welcome, {"version": _version}),
+    "refused": (Refused, {"reason": schema.text}),
     "open_room": (
         OpenRoom,
-        {**_room, "prompt_len": _size, "pages": _tuple_of(_integer(0, (1 << 31) - 1), _MAX_PAGES)},
+        {**_room, "attn_dp_rank": _rank, "prompt_len": schema.size, "pages": schema.pages},
     ),
-    "abort_room": (AbortRoom, {**_room, "ticket": _or_none(_room["ticket"]), "reason": _text}),
+    "abort_room": (
+        AbortRoom,
+        {**_room, "ticket": schema.or_none(schema.uint63), "reason": schema.text},
+    ),
     "abort_done": (AbortDone, _room),
-    "room_state": (RoomState, {**_room, "state": _room_state, "reason": _text}),
+    "room_state": (RoomState, {**_room, "state": _room_state, "reason": schema.text}),
     "room_done": (
         RoomDone,
         {
             **_room,
-            "prompt_len": _size,
+            "prompt_len": schema.size,
             "first_token": _token,
-            "logprob": _or_none(_number),
-            "top_logprobs": _tuple_of(_top_logprob, _MAX_TOP_LOGPROBS),
-            "checksums": _or_none(_tuple_of(_integer(0, 2**32 - 1), _MAX_LAYERS)),
+            "logprob": schema.or_none(schema.number),
+            "top_logprobs": schema.tuple_of(_top_logprob, _MAX_TOP_LOGPROBS),
+            "checksums": schema.or_none(schema.tuple_of(schema.integer(0, 2**32 - 1), _MAX_CHECKSUMS)),
         },
     ),
     "ping": (Ping, {}),
+    "rank_up": (RankUp, {"tp_rank": _rank, "token": schema.uint63}),
+    "reported": (
+        Reported,
+        {"report_id": schema.uint63, "num_bytes": schema.uint63, "reason": schema.or_none(schema.text)},
+    ),
 }
-_KIND_OF: dict[type, str] = {kind: name for name, (kind, _) in _SCHEMAS.items()}
+_CODEC: Codec[Message] = Codec(_SCHEMAS, max_bytes=MAX_FRAME_BYTES)

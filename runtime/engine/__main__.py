@@ -9,32 +9,67 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from runtime.engine.ranks.processes import (
+    Node,
+    end_process,
+    live_no_longer_than_the_parent,
+    start_others,
+    stop_after_the_leader,
+)
 from runtime.engine.server.listen import ListenError, listen_on
-from runtime.engine.settings import parse_settings
+from runtime.engine.settings import EngineSettings, parse_settings
 
 if TYPE_CHECKING:
     from runtime.engine.server.state import ServedModel
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Take the port, then load and serve. Gives the exit code."""
+    """Become the leader of an engine, or another rank of it. Gives the exit code."""
+    argv = sys.argv[1:] if argv is None else argv
     settings = parse_settings(argv)
     _log_to_stderr(settings.log_level)
+    if settings.tp_rank is not None:
+        live_no_longer_than_the_parent()
+        return _run_rank(settings)
     try:
-        listener = listen_on(settings.host, settings.port)
+        return _lead(settings, argv) if settings.node_rank == 0 else _follow(settings, argv)
     except ListenError as fault:
         sys.stderr.write(f"error: {fault}\n")
         return 1
+
+
+def _lead(settings: EngineSettings, argv: Sequence[str]) -> int:
+    """Take the port, then load and serve."""
+    listener = listen_on(settings.host, settings.port)
     settings = replace(settings, port=listener.getsockname()[1])
+    node: Node | None = None
+    if settings.tp_size > 1:
+        node = start_others(settings, argv, on_lost=end_process)
+        settings = node.settings
     # Slow to import, so only now: a taken port is told at once.
     from runtime.engine.server.lifecycle import serve
 
     def load() -> ServedModel:
         from runtime.engine.server.loading import load_model
 
-        return load_model(settings)
+        return load_model(settings, node)
 
     return serve(settings, listener, load)
+
+
+def _follow(settings: EngineSettings, argv: Sequence[str]) -> int:
+    """Be the first rank of a further node, which has no port of its own."""
+    stop_after_the_leader()
+    node = start_others(settings, argv, on_lost=end_process)
+    exit_code = _run_rank(node.settings, node)
+    node.others.close()
+    return exit_code
+
+
+def _run_rank(settings: EngineSettings, node: Node | None = None) -> int:
+    from runtime.engine.ranks.worker import run_rank
+
+    return run_rank(settings, on_stop=(lambda: None) if node is None else node.others.expect_ends)
 
 
 def _log_to_stderr(level: str) -> None:

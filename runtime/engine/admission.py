@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from runtime.engine.compute import Model
 from runtime.engine.live import abort
 from runtime.engine.request import Finish, GenerateInput
+
+
+def choose_lane(request: GenerateInput, num_lives: Sequence[int], *, by_room: bool) -> int:
+    """The attention-DP rank that a request belongs to; `num_lives`: how many each has already.
+
+    A prefill engine takes the one that SGLang's decode side expects, which follows from the room
+    (`follow_bootstrap_room`). Everywhere else it is the one with the fewest requests.
+    """
+    if by_room and request.rendezvous is not None:
+        return request.rendezvous.room % len(num_lives)
+    return min(range(len(num_lives)), key=num_lives.__getitem__)
 
 
 def refusal(request: GenerateInput, model: Model) -> Finish | None:

@@ -4,29 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from runtime.engine.live import LiveRequest, Sampled
 from runtime.kv.layout import KVLayout
+from runtime.kv.reshard import KVKind
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class Chunk(NamedTuple):
     """Neighbouring tokens of one sequence to compute: the K/V of everything before them is in the pages."""
 
     token_ids: tuple[int, ...]
     start_pos: int
     pages: tuple[int, ...]
+    attn_dp_rank: int = 0  # whose pool the pages are of
 
 
 class Runner(Protocol):
     """The model with its pool. Called on the engine thread only."""
 
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
-        """Write the chunks' K/V into their pages; logits of each one's last token, [len(chunks), vocab]."""
+        """Write the chunks' K/V into their pages; logits of each one's last token, [len(chunks), vocab].
+
+        Chunks of one attention-DP rank are neighbours, in the order of the ranks.
+        """
         ...
 
 
@@ -56,13 +60,16 @@ class Model:
 
     runner: Runner
     sampler: Sampler
-    allocator: PageSource
-    layout: KVLayout
-    pool: memoryview  # all of the KV pool's bytes, writable; empty when it is in device memory
+    allocators: tuple[PageSource, ...]  # one per attention-DP rank
+    layout: KVLayout  # of one rank's pool; all ranks have equal ones
+    num_kv_heads: int  # the model's, over all ranks
+    kind: KVKind = KVKind.HEADS
+    pool: memoryview  # all bytes of this rank's pool, writable; empty when it is in device memory
     vocab_size: int
     context_len: int
     eos_token_ids: frozenset[int]
 
     @property
     def num_pool_tokens(self) -> int:
+        """What one attention-DP rank has room for."""
         return self.layout.num_pages * self.layout.page_size

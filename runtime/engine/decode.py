@@ -12,6 +12,7 @@ import secrets
 import time
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 
 from runtime.control.compat import Facts
 from runtime.control.messages import (
@@ -29,12 +30,11 @@ from runtime.engine.compute import Model
 from runtime.engine.decode_peers import PrefillPeer, PrefillPeers, RoomMessage
 from runtime.engine.live import LiveRequest, Sampled, abort
 from runtime.engine.mailbox import Post
+from runtime.engine.ranks.group import GroupKV
 from runtime.engine.request import TokenLogprob
 from runtime.engine.role import Desk, RoleCounts, other_half
 from runtime.engine.settings import EngineSettings
-from runtime.kv.checksums import first_difference, layer_checksums
-from runtime.kv.page_runs import PageWindow
-from runtime.transfer.base import TransferBackend
+from runtime.kv.checksum_table import find_damage
 
 SWEEP_INTERVAL_S = 0.1
 MAX_DRAIN_S = 30.0  # for `AbortDone` of a peer whose link lives; the waiting time-out if that is shorter
@@ -64,16 +64,17 @@ class DecodeRole:
         model: Model,
         facts: Facts,
         settings: EngineSettings,
-        backend: TransferBackend,
+        kv: GroupKV,
         post: Post,
     ) -> None:
         self._desk = desk
         self._model = model
         self._settings = settings
-        self._backend = backend
+        self._kv = kv
+        self._post = post
         self._peers = PrefillPeers(
             self,
-            hello=_describe(model, facts, settings, backend),
+            hello=_describe(model, facts, settings, kv),
             facts=facts,
             post=post,
             lookup_timeout_s=settings.bootstrap_timeout_s,
@@ -81,7 +82,8 @@ class DecodeRole:
         )
         self._room_of: dict[LiveRequest, _Room] = {}  # in the order of arrival
         self._in_use: set[tuple[PrefillPeer, int]] = set()  # room ids, until their pages are safe
-        self._wanting_pages: deque[_Room] = deque()
+        # By attention-DP rank: a full pool holds up nobody but its own.
+        self._wanting_pages: tuple[deque[_Room], ...] = tuple(deque() for _ in model.allocators)
         self._open: dict[int, _Room] = {}  # by ticket, also those whose request has ended
         self._num_bytes = 0  # of K/V that arrived whole; a one-sided receiver does not see its writes
         self._next_sweep_s = 0.0
@@ -107,7 +109,7 @@ class DecodeRole:
         self._room_of[live] = room
         self._in_use.add((peer, room.room))
         if peer.is_ready:
-            self._wanting_pages.append(room)
+            self._wanting_pages[live.attn_dp_rank].append(room)
 
     def refused(self, live: LiveRequest) -> None:
         """Prefill may have taken its half, and would wait for us until its time-out."""
@@ -133,11 +135,13 @@ class DecodeRole:
             room.deadline_s = time.monotonic() + min(MAX_DRAIN_S, self._settings.waiting_timeout_s)
             return
         self._in_use.discard((room.peer, room.room))
-        if room in self._wanting_pages:
-            self._wanting_pages.remove(room)
+        wanting = self._wanting_pages[live.attn_dp_rank]
+        if room in wanting:
+            wanting.remove(room)
 
     def sweep(self, now_s: float) -> None:
-        self._open_rooms(now_s)
+        for wanting in self._wanting_pages:
+            self._open_rooms(wanting, now_s)
         if now_s < self._next_sweep_s:
             return
         self._next_sweep_s = now_s + SWEEP_INTERVAL_S
@@ -159,12 +163,13 @@ class DecodeRole:
 
     def close(self) -> None:
         self._peers.close()
-        self._backend.close()
 
     # What prefill says.
 
     def on_ready(self, peer: PrefillPeer) -> None:
-        self._wanting_pages.extend(room for room in self._room_of.values() if room.peer is peer)
+        for room in self._room_of.values():
+            if room.peer is peer:
+                self._wanting_pages[room.live.attn_dp_rank].append(room)
 
     def on_lost(self, peer: PrefillPeer, reason: str, status: int) -> None:
         for room in [room for room in self._open.values() if room.peer is peer]:
@@ -192,10 +197,10 @@ class DecodeRole:
 
     # Rooms.
 
-    def _open_rooms(self, now_s: float) -> None:
+    def _open_rooms(self, wanting: deque[_Room], now_s: float) -> None:
         """Give pages to rooms in the order of their arrival, and tell prefill where they are."""
-        while self._wanting_pages and self._desk.reserve(self._wanting_pages[0].live):
-            room = self._wanting_pages.popleft()
+        while wanting and self._desk.reserve(wanting[0].live):
+            room = wanting.popleft()
             live, layout = room.live, self._model.layout
             pages = live.pages[: layout.num_pages_for(live.prompt_len)]
             room.ticket = ticket = secrets.randbits(63)
@@ -203,8 +208,14 @@ class DecodeRole:
             room.deadline_s = now_s + self._settings.waiting_timeout_s
             self._open[ticket] = room
             self._desk.hold(live)
-            self._backend.allow(ticket, PageWindow(layout=layout, pages=frozenset(pages)))
-            message = OpenRoom(room=room.room, ticket=ticket, prompt_len=live.prompt_len, pages=pages)
+            self._kv.allow(ticket, attn_dp_rank=live.attn_dp_rank, pages=pages)
+            message = OpenRoom(
+                room=room.room,
+                ticket=ticket,
+                attn_dp_rank=live.attn_dp_rank,
+                prompt_len=live.prompt_len,
+                pages=pages,
+            )
             self._peers.send(room.peer, message)
 
     def _finish_transfer(self, room: _Room, done: RoomDone) -> None:
@@ -216,7 +227,8 @@ class DecodeRole:
             return
         room.state = KVPoll.Success
         layout = self._model.layout
-        self._num_bytes += layout.num_pages_for(live.prompt_len) * layout.page_size * layout.token_bytes
+        num_slots = layout.num_pages_for(live.prompt_len) * layout.page_size
+        self._num_bytes += num_slots * layout.token_bytes * self._kv.shape.attn_tp_size
         logprob = None
         if done.logprob is not None:
             logprob = TokenLogprob(token_id=done.first_token, logprob=done.logprob, top=done.top_logprobs)
@@ -229,19 +241,30 @@ class DecodeRole:
             return f"prefill drew token {done.first_token}, the vocabulary here has {self._model.vocab_size}"
         if done.checksums is None:
             return None
-        ours = layer_checksums(self._model.pool, self._model.layout, live.pages, live.prompt_len)
-        layer = first_difference(ours, done.checksums)
-        if layer is None:
+        by_rank = self._kv.checksums(
+            attn_dp_rank=live.attn_dp_rank, pages=live.pages, num_tokens=live.prompt_len
+        )
+        damage = find_damage(by_rank, done.checksums, self._model.num_kv_heads)
+        if damage is None:
             return None
-        return f"the KV of layer {layer} is not what prefill sent: its checksum differs after the transfer"
+        return (
+            f"the KV of layer {damage.layer}, head {damage.head} is not what prefill sent: its checksum "
+            "differs after the transfer"
+        )
 
     def _settle(self, room: _Room) -> None:
-        """Nothing may write into the room's pages any more."""
+        """Nothing may write into the room's pages any more; they are held until nothing does."""
         if room.ticket is not None and self._open.pop(room.ticket, None) is not None:
-            self._backend.revoke(room.ticket)
-            self._desk.unhold(room.live)
-            self._in_use.discard((room.peer, room.room))
+            self._kv.revoke(
+                room.ticket,
+                attn_dp_rank=room.live.attn_dp_rank,
+                on_quiet=lambda: self._post(partial(self._on_quiet, room)),
+            )
             room.ticket = None
+
+    def _on_quiet(self, room: _Room) -> None:
+        self._desk.unhold(room.live)
+        self._in_use.discard((room.peer, room.room))
 
     def _give_up(self, peer: PrefillPeer, room: int, ticket: int | None, reason: str | None) -> None:
         self._peers.send(peer, AbortRoom(room=room, ticket=ticket, reason=(reason or "")[:MAX_TEXT_LEN]))
@@ -257,17 +280,19 @@ class DecodeRole:
         return f"{room.peer.name} could not be reached within {waited}"
 
 
-def _describe(model: Model, facts: Facts, settings: EngineSettings, backend: TransferBackend) -> Hello:
+def _describe(model: Model, facts: Facts, settings: EngineSettings, kv: GroupKV) -> Hello:
     layout = model.layout
     return Hello(
         version=PROTOCOL_VERSION,
         backend=settings.transfer_backend,
+        attn_tp_size=kv.shape.attn_tp_size,
+        attn_dp_size=kv.shape.attn_dp_size,
         num_layers=layout.num_layers,
         num_pages=layout.num_pages,
         page_size=layout.page_size,
-        num_kv_heads=layout.num_kv_heads,
+        num_kv_heads=model.num_kv_heads,
         head_dim=layout.head_dim,
         dtype=facts.dtype,
-        endpoint=backend.endpoint(),
+        endpoints=kv.endpoints(),
         verify_kv=settings.verify_kv,
     )

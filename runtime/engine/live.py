@@ -24,6 +24,7 @@ class LiveRequest:
     max_new_tokens: int  # the request's, cut to what the context and the pool allow
     token_ids: list[int] = field(default_factory=list)  # prompt and answer
     num_computed: int = 0  # leading tokens whose K/V is in the pages
+    attn_dp_rank: int = 0  # whose pool the pages are of
     pages: tuple[int, ...] = ()
     num_holds: int = 0  # transfers that read or write the pages: they outlive the request until these end
     finish: Finish | None = None

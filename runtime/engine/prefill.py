@@ -39,11 +39,11 @@ from runtime.engine.mailbox import Post
 from runtime.engine.page_share import PageShare
 from runtime.engine.prefill_peers import DecodePeer, DecodePeers
 from runtime.engine.prefill_rooms import MAX_EARLY_ROOMS, Offer, PrefillRoom, offer_fault
-from runtime.engine.prefill_send import describe_done, next_writes
+from runtime.engine.prefill_send import describe_done, next_copy
+from runtime.engine.ranks.group import GroupKV
 from runtime.engine.request import Finish, FinishReason
 from runtime.engine.role import Desk, RoleCounts, other_half
 from runtime.engine.settings import EngineSettings
-from runtime.transfer.base import TransferBackend
 
 SWEEP_INTERVAL_S = 0.1
 
@@ -58,26 +58,26 @@ class PrefillRole:
         model: Model,
         facts: Facts,
         settings: EngineSettings,
-        backend: TransferBackend,
+        kv: GroupKV,
         post: Post,
     ) -> None:
         self._desk = desk
         self._model = model
         self._bootstrap_timeout_s = settings.bootstrap_timeout_s
         self._verify_kv = settings.verify_kv
-        self._backend = backend
+        self._kv = kv
         self._post = post
         self._peers = DecodePeers(
             self,
-            layout=model.layout,
             facts=facts,
-            backend=backend,
+            kv=kv,
             backend_name=settings.transfer_backend,
             post=post,
             heartbeat_interval_s=settings.heartbeat_interval_s,
         )
-        self._share: PageShare[LiveRequest] = PageShare(
-            model.layout.num_pages, num_receivers=lambda: len(self._peers)
+        self._shares: tuple[PageShare[LiveRequest], ...] = tuple(  # by attention-DP rank
+            PageShare(model.layout.num_pages, num_receivers=lambda: len(self._peers))
+            for _ in model.allocators
         )
         self._rooms: dict[int, PrefillRoom] = {}
         self._room_of: dict[LiveRequest, PrefillRoom] = {}
@@ -139,7 +139,7 @@ class PrefillRole:
         if first is not None:
             room.first = first
             hashed = self._verify_kv or offer.peer.wants_checksums
-            room.done = describe_done(room, offer, first, self._model, hashed=hashed)
+            room.done = describe_done(room, offer, first, kv=self._kv, model=self._model, hashed=hashed)
         self._send_pages(room, offer)
 
     def released(self, live: LiveRequest) -> None:
@@ -155,7 +155,7 @@ class PrefillRole:
         else:
             room.state = KVPoll.Failed
             self._draining[room.offer.ticket] = room
-            room.offer.peer.session.cancel(room.offer.ticket)
+            self._kv.cancel(room.offer.peer.link_id, room.offer.ticket)
             if not room.num_in_flight:
                 self._drained(room, room.offer)
 
@@ -177,13 +177,12 @@ class PrefillRole:
         return RoleCounts(
             num_handshaking=sum(state.is_handshaking for state in states) + len(self._early),
             num_transferring=states.count(KVPoll.Transferring) + len(self._draining),
-            transfer_bytes=self._backend.num_bytes_sent(),
+            transfer_bytes=self._kv.num_bytes_sent(),
             num_links=len(self._peers),
         )
 
     def close(self) -> None:
         self._peers.close()
-        self._backend.close()
 
     # What decode instances say.
 
@@ -191,7 +190,7 @@ class PrefillRole:
         now_s = time.monotonic()
         offer = Offer(peer=peer, message=message, deadline_s=now_s + self._bootstrap_timeout_s)
         room = self._rooms.get(message.room)
-        fault = offer_fault(offer)
+        fault = offer_fault(offer, page_size=self._model.layout.page_size)
         if fault is None and room is None:
             fault = self._ended_here.take(message.room, now_s=now_s)
         if fault is None and (message.room in self._early or (room and room.offer)):
@@ -245,22 +244,22 @@ class PrefillRole:
             return
         room.state = KVPoll.WaitingForInput
         num_pages = self._model.layout.num_pages_for(live.prompt_len)
-        for ready in self._share.add(offer.peer.link_id, live, num_pages):
+        for ready in self._shares[live.attn_dp_rank].add(offer.peer.link_id, live, num_pages):
             self._desk.queue(ready)
 
     def _leave_share(self, live: LiveRequest) -> None:
-        for ready in self._share.remove(live):
+        for ready in self._shares[live.attn_dp_rank].remove(live):
             self._desk.queue(ready)
 
     def _send_pages(self, room: PrefillRoom, offer: Offer) -> None:
-        writes = next_writes(room, offer, self._model)
-        if not writes:
+        copy = next_copy(room, offer, self._model)
+        if copy is None:
             return
         room.num_in_flight += 1
         self._desk.hold(room.live)
-        offer.peer.session.send(
-            offer.ticket,
-            writes,
+        self._kv.send(
+            offer.peer.link_id,
+            copy,
             lambda reason: self._post(partial(self._on_sent, room, offer, reason)),
         )
 

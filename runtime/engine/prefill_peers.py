@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from runtime.control.compat import Facts, hello_mismatch
@@ -18,19 +18,21 @@ from runtime.control.messages import (
 )
 from runtime.control.network import ControlNetwork
 from runtime.engine.mailbox import Post, PostedLinks
-from runtime.kv.layout import KVLayout
-from runtime.transfer.base import SendSession, TransferBackend, TransferError
+from runtime.engine.ranks.commands import ConnectAsked
+from runtime.engine.ranks.group import GroupKV
+from runtime.kv.reshard import ReshardError
+from runtime.transfer.base import TransferError
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DecodePeer:
-    """A decode instance that was welcomed."""
+    """A decode instance that was welcomed. To the ranks here, `link_id` is its name."""
 
     link_id: int
-    layout: KVLayout
-    session: SendSession
+    attn_dp_size: int
+    num_pages: int  # of one of its ranks
     wants_checksums: bool
 
 
@@ -51,17 +53,15 @@ class DecodePeers:
         self,
         rooms: PrefillRooms,
         *,
-        layout: KVLayout,
         facts: Facts,
-        backend: TransferBackend,
+        kv: GroupKV,
         backend_name: str,
         post: Post,
         heartbeat_interval_s: float,
     ) -> None:
         self._rooms = rooms
-        self._layout = layout
         self._facts = facts
-        self._backend = backend
+        self._kv = kv
         self._backend_name = backend_name
         self._peers: dict[int, DecodePeer] = {}
         self._network = ControlNetwork(PostedLinks(post, self), heartbeat_interval_s=heartbeat_interval_s)
@@ -97,22 +97,29 @@ class DecodePeers:
         peer = self._peers.pop(link_id, None)
         if peer is not None:
             self._rooms.on_lost(peer, reason)
-            peer.session.close()
+            self._kv.disconnect(peer.link_id)
 
     def _greet(self, link_id: int, hello: Hello) -> None:
         fault = hello_mismatch(hello, self._facts, backend=self._backend_name)
         if fault is not None:
             self._refuse(link_id, fault)
             return
+        ranks = ConnectAsked(
+            peer_id=link_id,
+            attn_tp_size=hello.attn_tp_size,
+            attn_dp_size=hello.attn_dp_size,
+            num_pages=hello.num_pages,
+            endpoints=hello.endpoints,
+        )
         try:
-            session = self._backend.connect(hello.endpoint)
-        except TransferError as error:
+            self._kv.connect(ranks)
+        except (TransferError, ReshardError) as error:
             self._refuse(link_id, str(error))
             return
         self._peers[link_id] = DecodePeer(
             link_id=link_id,
-            layout=replace(self._layout, num_pages=hello.num_pages),
-            session=session,
+            attn_dp_size=hello.attn_dp_size,
+            num_pages=hello.num_pages,
             wants_checksums=hello.verify_kv,
         )
         self._network.send(link_id, Welcome(version=PROTOCOL_VERSION))

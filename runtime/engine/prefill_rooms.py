@@ -45,14 +45,16 @@ class Offer:
         return self.message.ticket
 
 
-def offer_fault(offer: Offer) -> str | None:
+def offer_fault(offer: Offer, *, page_size: int) -> str | None:
     """Why the offered pages cannot be written, or None."""
-    pages, prompt_len, layout = offer.message.pages, offer.message.prompt_len, offer.peer.layout
-    num_pages = layout.num_pages_for(prompt_len)
+    pages, prompt_len, peer = offer.message.pages, offer.message.prompt_len, offer.peer
+    if offer.message.attn_dp_rank >= peer.attn_dp_size:
+        return f"attention-DP rank {offer.message.attn_dp_rank} of {peer.attn_dp_size}"
+    num_pages = -(-prompt_len // page_size)
     if len(pages) != num_pages:
         return f"{len(pages)} pages for {prompt_len} prompt tokens, wanted {num_pages}"
     if len(set(pages)) != num_pages:
         return "a page is named twice"
-    if max(pages) >= layout.num_pages:
-        return f"page {max(pages)} of a pool of {layout.num_pages} pages"
+    if max(pages) >= peer.num_pages:
+        return f"page {max(pages)} of a pool of {peer.num_pages} pages"
     return None

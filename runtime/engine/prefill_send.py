@@ -6,12 +6,12 @@ from runtime.control.messages import RoomDone
 from runtime.engine.compute import Model
 from runtime.engine.live import Sampled
 from runtime.engine.prefill_rooms import Offer, PrefillRoom
-from runtime.kv.checksums import layer_checksums
-from runtime.kv.page_runs import Write, join_runs, page_writes
+from runtime.engine.ranks.group import GroupKV, PageCopy
+from runtime.kv.checksum_table import join_ranks
 
 
-def next_writes(room: PrefillRoom, offer: Offer, model: Model) -> list[Write]:
-    """The copies of the complete pages that have not gone out, which now count as sent.
+def next_copy(room: PrefillRoom, offer: Offer, model: Model) -> PageCopy | None:
+    """The complete pages that have not gone out, which now count as sent; None when there are none.
 
     No later chunk writes to a complete page. The last page goes out as it is once the prompt is done.
     """
@@ -20,17 +20,27 @@ def next_writes(room: PrefillRoom, offer: Offer, model: Model) -> list[Write]:
     if room.done is not None:
         num_pages = layout.num_pages_for(live.prompt_len)
     fresh = slice(room.num_sent_pages, num_pages)
+    if room.num_sent_pages == num_pages:
+        return None
     room.num_sent_pages = num_pages
-    runs = join_runs(live.pages[fresh], offer.message.pages[fresh])
-    return page_writes(runs, src=layout, dst=offer.peer.layout)
+    return PageCopy(
+        ticket=offer.ticket,
+        src_dp_rank=live.attn_dp_rank,
+        dst_dp_rank=offer.message.attn_dp_rank,
+        src_pages=live.pages[fresh],
+        dst_pages=offer.message.pages[fresh],
+    )
 
 
-def describe_done(room: PrefillRoom, offer: Offer, first: Sampled, model: Model, *, hashed: bool) -> RoomDone:
+def describe_done(
+    room: PrefillRoom, offer: Offer, first: Sampled, *, kv: GroupKV, model: Model, hashed: bool
+) -> RoomDone:
     """The final message. With `hashed`, reads all of the request's K/V once."""
     live, logprob = room.live, first.logprob
     checksums = None
     if hashed:
-        checksums = layer_checksums(model.pool, model.layout, live.pages, live.prompt_len)
+        by_rank = kv.checksums(attn_dp_rank=live.attn_dp_rank, pages=live.pages, num_tokens=live.prompt_len)
+        checksums = join_ranks(by_rank, model.num_kv_heads)
     return RoomDone(
         room=offer.room,
         ticket=offer.ticket,

@@ -36,7 +36,7 @@ def other_half(request: GenerateInput) -> Rendezvous | None:
 
 
 class Desk(Protocol):
-    """The scheduler as its role sees it."""
+    """The scheduler as its role sees it. A request's pages are those of its attention-DP rank."""
 
     def queue(self, live: LiveRequest) -> None:
         """Let the request be computed: it gets pages, now or when some are free, unless it has them."""

@@ -12,8 +12,12 @@ from runtime.engine.compute import Chunk
 from runtime.engine.model.checkpoint import open_checkpoint
 from runtime.engine.model.config import ModelConfig
 from runtime.engine.model.errors import ModelError
+from runtime.engine.model.partition import HeadPart, head_part
 from runtime.engine.model.transformer import Transformer
-from runtime.engine.model.weights import ModelWeights, load_weights
+from runtime.engine.model.weights import load_weights
+from runtime.engine.ranks.comm import Alone, Comm
+from runtime.engine.ranks.meeting import rank_device
+from runtime.engine.ranks.shape import RankShape
 from runtime.engine.settings import EngineSettings
 from runtime.kv.layout import KVLayout
 from runtime.kv.pool import KVPool
@@ -22,42 +26,49 @@ __all__ = ["Chunk", "ModelRunner", "load_runner"]
 
 
 class ModelRunner:
-    """Weights and KV pool of one engine. Called by one thread at a time."""
+    """Weights and KV pool of one rank. Called by one thread at a time, on all ranks together."""
 
-    def __init__(self, config: ModelConfig, weights: ModelWeights, pool: KVPool) -> None:
-        self.config = config
+    def __init__(self, config: ModelConfig, pool: KVPool, transformer: Transformer) -> None:
+        self.config = config  # the whole model's
         self.pool = pool
-        self._transformer = Transformer(config, weights, pool)
+        self._transformer = transformer
 
     @torch.inference_mode()
     def forward(self, chunks: Sequence[Chunk]) -> Tensor:
         """Write the K/V of every chunk into its pages; logits of each one's last token.
 
         Prompt chunks and single decode tokens may be mixed. There is at least one, none is empty, no two
-        belong to one sequence. Gives [len(chunks), vocab] float32 on the pool's device.
+        belong to one sequence; those of one attention-DP rank are neighbours, in the order of the ranks.
+        Gives [len(chunks), vocab] float32 on the pool's device, on the leader.
         """
         return self._transformer.step(chunks)
 
 
-def load_runner(settings: EngineSettings) -> ModelRunner:
-    """Read the model that the settings name and reserve its KV pool. Raises `ModelError`."""
-    if settings.num_threads is not None:
-        torch.set_num_threads(settings.num_threads)
+def load_runner(
+    settings: EngineSettings, shape: RankShape | None = None, comm: Comm | None = None
+) -> ModelRunner:
+    """Read one rank's part of the model that the settings name, and reserve its KV pool.
+
+    Without a shape and its means of communication the rank is the only one. Raises `ModelError`.
+    """
+    shape = shape or RankShape()
+    _set_num_threads(settings)
     dtype: torch.dtype = getattr(torch, settings.dtype)  # one of three names that argparse let through
-    device = _open_device(settings.device)
+    device = _open_device(rank_device(settings))
     checkpoint = open_checkpoint(settings.model_path)
-    pool = KVPool(kv_layout(checkpoint.config, settings, dtype), device=device, dtype=dtype)
-    weights = load_weights(checkpoint.config, checkpoint.source, dtype=dtype, device=device)
-    return ModelRunner(checkpoint.config, weights, pool)
+    config = checkpoint.config
+    pool = KVPool(kv_layout(config, settings, dtype, head_part(config, shape)), device=device, dtype=dtype)
+    weights = load_weights(config, checkpoint.source, shape=shape, dtype=dtype, device=device)
+    return ModelRunner(config, pool, Transformer(config, weights, pool, shape=shape, comm=comm or Alone()))
 
 
-def kv_layout(config: ModelConfig, settings: EngineSettings, dtype: torch.dtype) -> KVLayout:
-    """Size the pool: `max_total_tokens` rounded up to pages, or what `kv_pool_mb` holds."""
+def kv_layout(config: ModelConfig, settings: EngineSettings, dtype: torch.dtype, heads: HeadPart) -> KVLayout:
+    """Size one rank's pool: `max_total_tokens` rounded up to pages, or what `kv_pool_mb` holds."""
     one_page = KVLayout(
         num_layers=config.num_layers,
         num_pages=1,
         page_size=settings.page_size,
-        num_kv_heads=config.num_kv_heads,
+        num_kv_heads=len(heads.keys),
         head_dim=config.head_dim,
         dtype_bytes=dtype.itemsize,
     )
@@ -71,6 +82,14 @@ def kv_layout(config: ModelConfig, settings: EngineSettings, dtype: torch.dtype)
             f"one KV page takes {page_mb:.1f} MiB, the pool of {settings.kv_pool_mb} MiB holds none"
         )
     return replace(one_page, num_pages=num_pages)
+
+
+def _set_num_threads(settings: EngineSettings) -> None:
+    """Left to itself, torch would give each rank of a node all of its cores."""
+    if settings.num_threads is not None:
+        torch.set_num_threads(settings.num_threads)
+    elif settings.num_local_ranks > 1:
+        torch.set_num_threads(max(1, torch.get_num_threads() // settings.num_local_ranks))
 
 
 def _open_device(name: str) -> torch.device:

@@ -1,25 +1,17 @@
-"""Continuous batching over a paged KV pool. One object, one thread, no locks.
+"""Continuous batching over paged KV pools. One object, one thread, no locks.
 
-A request passes through: the role (which may make it wait for its other half) -> `waiting` (wants pages),
-or `arrived` (has pages and K/V, wants a place in the batch) -> `running` (computed each step) -> ended.
-
-Pages: a request starts with pages for its prompt and the first `RESERVED_NEW_TOKENS` of its answer, and
-takes more one at a time. Reserving the whole answer instead would be simpler, but a chat request without a
-limit asks for the rest of the context, and a handful of those would fill the pool with pages that nobody
-writes. The price is that the pool can run dry under running requests. Then the youngest is *retracted*: it
-gives its pages back, keeps its tokens, and is computed again when there is room. The oldest is never
-retracted, so it finishes, so everyone does.
+A request passes through: the role (which may make it wait for its other half) -> a lane, which has the pages
+and the batch of one attention-DP rank -> ended. One step computes the batches of all lanes together.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 
-from runtime.engine.admission import max_answer_len, refusal
-from runtime.engine.batching import plan_step
+from runtime.engine.admission import choose_lane, max_answer_len, refusal
 from runtime.engine.compute import Chunk, Model
+from runtime.engine.lane import Lane, Plan
 from runtime.engine.live import LiveRequest, Sampled, abort, finish_after
 from runtime.engine.request import (
     EngineStats,
@@ -30,8 +22,6 @@ from runtime.engine.request import (
     TokenEvent,
 )
 from runtime.engine.role import Desk, Role
-
-RESERVED_NEW_TOKENS = 128
 
 _log = logging.getLogger(__name__)
 
@@ -46,17 +36,24 @@ class Scheduler:
         max_running: int,
         chunk_size: int,
         open_role: Callable[[Desk], Role],
+        rooms_choose_lanes: bool = False,
     ) -> None:
+        """`max_running` and `chunk_size` are shared by the lanes, as in SGLang."""
         self._model = model
-        self._max_running = max_running
-        self._chunk_size = chunk_size
+        num_lanes = len(model.allocators)
+        self._lanes = tuple(
+            Lane(
+                allocator,
+                model.layout,
+                max_running=max(1, max_running // num_lanes),
+                chunk_size=max(1, chunk_size // num_lanes),
+            )
+            for allocator in model.allocators
+        )
+        self._rooms_choose_lanes = rooms_choose_lanes
         self._lives: dict[str, LiveRequest] = {}
-        self._waiting: deque[LiveRequest] = deque()
-        self._arrived: deque[LiveRequest] = deque()
-        self._running: list[LiveRequest] = []  # oldest first
-        self._is_starved = False  # a running request lacks a page, and nobody can be retracted
         self._num_requests = self._num_finished = self._num_aborted = 0
-        self._num_prompt_tokens = self._num_generated_tokens = self._num_retracted = 0
+        self._num_prompt_tokens = self._num_generated_tokens = 0
         self._role = open_role(self)
 
     # What the loop calls.
@@ -69,6 +66,9 @@ class Scheduler:
             token_ids=list(request.token_ids),
         )
         self._num_requests += 1
+        live.attn_dp_rank = choose_lane(
+            request, [lane.num_lives for lane in self._lanes], by_room=self._rooms_choose_lanes
+        )
         refused = refusal(request, self._model)
         if request.rid in self._lives:
             refused = abort(f"the request id `{request.rid}` is in use", status=400)
@@ -79,6 +79,7 @@ class Scheduler:
             self._role.refused(live)
             return
         self._lives[live.rid] = live
+        self._lane(live).num_lives += 1
         self._num_prompt_tokens += live.prompt_len
         self._role.admit(live)
 
@@ -95,11 +96,7 @@ class Scheduler:
 
         every request waits for another process, or for pages that a transfer holds.
         """
-        self._grow_pages()  # first: a new request must not take the page that a running one needs
-        self._fill_batch()
-        plan = plan_step(
-            [live for live in self._running if self._has_pages(live)], chunk_budget=self._chunk_size
-        )
+        plan = [work for lane in self._lanes for work in lane.plan()]
         if not plan:
             return False
         try:
@@ -120,14 +117,17 @@ class Scheduler:
             num_aborted=self._num_aborted,
             num_prompt_tokens=self._num_prompt_tokens,
             num_generated_tokens=self._num_generated_tokens,
-            num_running=len(self._running),
-            num_waiting=len(self._waiting) + len(self._arrived),
+            num_running=sum(lane.num_running for lane in self._lanes),
+            num_waiting=sum(lane.num_waiting for lane in self._lanes),
             num_handshaking=counts.num_handshaking,
             num_transferring=counts.num_transferring,
-            num_free_pages=self._model.allocator.num_free,
-            num_pages=self._model.allocator.num_pages,
+            num_free_pages=sum(lane.allocator.num_free for lane in self._lanes),
+            num_pages=sum(lane.allocator.num_pages for lane in self._lanes),
             transfer_bytes=counts.transfer_bytes,
-            extra={"num_retracted": self._num_retracted, "num_links": counts.num_links},
+            extra={
+                "num_retracted": sum(lane.num_retracted for lane in self._lanes),
+                "num_links": counts.num_links,
+            },
         )
 
     def close(self, finish: Finish) -> None:
@@ -139,28 +139,16 @@ class Scheduler:
     # What the role calls.
 
     def queue(self, live: LiveRequest) -> None:
-        (self._arrived if live.pages else self._waiting).append(live)
+        self._lane(live).queue(live)
 
     def reserve(self, live: LiveRequest) -> bool:
-        # A request that was retracted, or waits here for another reason, came before the role's.
-        return not self._waiting and self._take_pages(live)
-
-    def _take_pages(self, live: LiveRequest) -> bool:
-        if self._is_starved and self._running:
-            return False  # the next free page belongs to a request that is already running
-        num_new = min(live.max_new_tokens - live.num_generated, RESERVED_NEW_TOKENS)
-        num_slots = len(live.token_ids) + num_new - 1  # the last token is never computed
-        pages = self._model.allocator.alloc(self._model.layout.num_pages_for(num_slots))
-        if pages is None:
-            return False
-        live.pages = pages
-        return True
+        return self._lane(live).reserve(live)
 
     def resume(self, live: LiveRequest, first: Sampled) -> None:
         live.num_computed = live.prompt_len
         self._accept(live, first)
         if live.finish is None:
-            self._arrived.append(live)
+            self._lane(live).queue(live)
 
     def conclude(self, live: LiveRequest, sampled: Sampled, finish: Finish) -> None:
         live.token_ids.append(sampled.token_id)
@@ -176,60 +164,21 @@ class Scheduler:
     def unhold(self, live: LiveRequest) -> None:
         live.num_holds -= 1
         if live.finish is not None and not live.num_holds:
-            self._free(live)
+            self._lane(live).free(live)
+
+    def _lane(self, live: LiveRequest) -> Lane:
+        return self._lanes[live.attn_dp_rank]
 
     # The step.
 
-    def _fill_batch(self) -> None:
-        """Arrived requests first: they hold pages, and give them back only by running."""
-        while self._arrived and len(self._running) < self._max_running:
-            self._running.append(self._arrived.popleft())
-        while self._waiting and len(self._running) < self._max_running:
-            # No overtaking: a large request would starve behind a stream of small ones.
-            if not self._take_pages(self._waiting[0]):
-                return
-            self._running.append(self._waiting.popleft())
-
-    def _grow_pages(self) -> None:
-        self._is_starved = False
-        for live in list(self._running):
-            while live in self._running and not self._has_pages(live):
-                page = self._model.allocator.alloc(1, after=live.pages[-1])
-                if page is not None:
-                    live.pages += page
-                elif not self._retract_younger_than(live):
-                    self._is_starved = True  # until a transfer ends: then its request can be retracted
-                    break
-
-    def _has_pages(self, live: LiveRequest) -> bool:
-        return len(live.pages) * self._model.layout.page_size >= len(live.token_ids)
-
-    def _retract_younger_than(self, live: LiveRequest) -> bool:
-        """Take the pages of the newest request that has computed K/V. False when that is `live` itself.
-
-        Those that wait for a place in the batch count as newest: they hold pages, and cannot give them back
-        by running when the batch is full.
-        """
-        if self._arrived:
-            youngest = self._arrived.pop()
-        elif self._running[-1] is not live:
-            youngest = self._running.pop()
-        else:
-            return False
-        self._free(youngest)
-        youngest.num_computed = 0
-        self._waiting.appendleft(youngest)
-        self._num_retracted += 1
-        _log.info("retracted `%s` after %d tokens: no free page", youngest.rid, youngest.num_generated)
-        return True
-
-    def _compute(self, plan: list[tuple[LiveRequest, int]]) -> dict[LiveRequest, Sampled]:
+    def _compute(self, plan: Plan) -> dict[LiveRequest, Sampled]:
         """Run the model over the plan; a token for each request whose last token was computed."""
         chunks = [
             Chunk(
                 token_ids=tuple(live.token_ids[live.num_computed : live.num_computed + num_tokens]),
                 start_pos=live.num_computed,
                 pages=live.pages,
+                attn_dp_rank=live.attn_dp_rank,
             )
             for live, num_tokens in plan
         ]
@@ -241,7 +190,7 @@ class Scheduler:
         wanted = logits if len(rows) == len(plan) else logits[rows]
         return dict(zip(complete, self._model.sampler.sample(wanted, complete), strict=True))
 
-    def _deliver(self, plan: list[tuple[LiveRequest, int]], sampled: dict[LiveRequest, Sampled]) -> None:
+    def _deliver(self, plan: Plan, sampled: dict[LiveRequest, Sampled]) -> None:
         for live, num_tokens in plan:
             if live.finish is not None:
                 continue  # ended by the delivery of another one
@@ -252,7 +201,7 @@ class Scheduler:
                     self._accept(live, token)
                 continue
             if token is not None:
-                self._running.remove(live)
+                self._lane(live).leave_batch(live)
             self._role.computed(live, token)
 
     def _accept(self, live: LiveRequest, sampled: Sampled) -> None:
@@ -271,21 +220,17 @@ class Scheduler:
             return
         live.finish = finish
         del self._lives[live.rid]
-        for place in (self._waiting, self._arrived, self._running):
-            if live in place:
-                place.remove(live)
+        lane = self._lane(live)
+        lane.num_lives -= 1
+        lane.remove(live)
         if finish.reason is FinishReason.ABORT:
             self._num_aborted += 1
         else:
             self._num_finished += 1
         self._role.released(live)
         if not live.num_holds:
-            self._free(live)
+            lane.free(live)
         self._emit(live, sampled, finish)
-
-    def _free(self, live: LiveRequest) -> None:
-        pages, live.pages = live.pages, ()
-        self._model.allocator.free(pages)
 
     def _emit(self, live: LiveRequest, sampled: tuple[Sampled, ...], finish: Finish | None) -> None:
         event = TokenEvent(

@@ -43,6 +43,28 @@ class EngineSettings:
     heartbeat_interval_s: float
     verify_kv: bool
     log_level: str
+    tp_size: int
+    attn_dp_size: int
+    ep_size: int
+    nnodes: int
+    node_rank: int
+    dist_init_addr: str | None  # HOST:PORT where ranks meet; None: a port of the leader's choice
+    tp_rank: int | None  # None: the first rank of this node, which starts the others
+
+    @property
+    def num_local_ranks(self) -> int:
+        return self.tp_size // self.nnodes
+
+    @property
+    def meeting_address(self) -> tuple[str, int]:
+        """Where the ranks meet, once it is known."""
+        assert self.dist_init_addr is not None, "several ranks have it from the command line or the leader"
+        host, _, port = self.dist_init_addr.rpartition(":")
+        return host.strip("[]"), int(port)
+
+    @property
+    def own_rank(self) -> int:
+        return self.node_rank * self.num_local_ranks if self.tp_rank is None else self.tp_rank
 
 
 def parse_settings(argv: Sequence[str] | None = None) -> EngineSettings:
@@ -83,9 +105,53 @@ def parse_settings(argv: Sequence[str] | None = None) -> EngineSettings:
         choices=["debug", "info", "warning", "error"],
         default=os.environ.get("PDCTL_LOG_LEVEL", "info"),
     )
+    _add_parallel_flags(parser)
     values = vars(parser.parse_args(argv))
+    fault = _parallel_fault(**{name: values[name] for name in _PARALLEL})
+    if fault is not None:
+        parser.error(fault)
     values["served_model_name"] = values["served_model_name"] or values["model_path"]
     return EngineSettings(**values)
+
+
+_PARALLEL = ("tp_size", "attn_dp_size", "ep_size", "nnodes", "node_rank", "dist_init_addr")
+
+
+def _add_parallel_flags(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--tp-size", "--tp", type=_positive, default=1, help="processes that share the model")
+    add(
+        "--attn-dp-size",
+        type=_positive,
+        default=1,
+        help="groups of ranks with a KV pool and requests of their own; each shares the heads of attention",
+    )
+    add("--ep-size", type=_positive, default=1, help="groups of ranks that experts are dealt out to")
+    add("--nnodes", type=_positive, default=1, help="nodes that the ranks are spread over")
+    add("--node-rank", type=int, default=0)
+    add("--dist-init-addr", type=_address, metavar="HOST:PORT", help="where ranks of several nodes meet")
+    # Set by the engine for the ranks that it starts.
+    add("--tp-rank", type=int, help=argparse.SUPPRESS)
+
+
+def _parallel_fault(
+    *, tp_size: int, attn_dp_size: int, ep_size: int, nnodes: int, node_rank: int, dist_init_addr: str | None
+) -> str | None:
+    for flag, number in (("attn-dp-size", attn_dp_size), ("ep-size", ep_size), ("nnodes", nnodes)):
+        if tp_size % number:
+            return f"--{flag} must divide --tp-size, found {number} and {tp_size}"
+    if not 0 <= node_rank < nnodes:
+        return f"--node-rank must be from 0 to {nnodes - 1}, found {node_rank}"
+    if nnodes > 1 and dist_init_addr is None:
+        return "--nnodes needs --dist-init-addr, where the ranks meet"
+    return None
+
+
+def _address(text: str) -> str:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be HOST:PORT, found `{text}`")
+    return text
 
 
 def _positive(text: str) -> int:

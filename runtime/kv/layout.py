@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KVLayout:
-    """Shape of one rank's KV pool; both sides of a transfer must have equal layouts up to `num_pages`."""
+    """Shape of one rank's KV pool. The sides of a transfer may differ in `num_pages` and `num_kv_heads`."""
 
     num_layers: int
     num_pages: int
@@ -21,9 +21,14 @@ class KVLayout:
     dtype_bytes: int
 
     @property
+    def head_bytes(self) -> int:
+        """Bytes of one head of one slot in one layer's K or V."""
+        return self.head_dim * self.dtype_bytes
+
+    @property
     def page_bytes(self) -> int:
         """Bytes of one page of one layer's K or V."""
-        return self.page_size * self.num_kv_heads * self.head_dim * self.dtype_bytes
+        return self.page_size * self.num_kv_heads * self.head_bytes
 
     @property
     def plane_bytes(self) -> int:

@@ -50,6 +50,8 @@ class StepAttention:
 
         queries: [N, H, D]; keys_values: [N, 2, G, D]; plane: one layer of the pool, [2, P, S, G, D], written
         """
+        if not self._segments:
+            return queries.flatten(1)
         num_groups, head_dim = plane.shape[3:]
         by_slot = plane.view(2, -1, num_groups, head_dim)
         by_slot.index_copy_(1, self._slots, keys_values.transpose(0, 1))

@@ -1,7 +1,12 @@
-"""The forward pass: embedding, decoder layers, logits.
+"""The forward pass of one rank: embedding, decoder layers, logits.
 
-N tokens of this step over all sequences, H query heads, G KV heads, D head_dim. Sequences are apart only in
-attention; everything else runs over all N tokens at once, which is what makes batching worth it.
+N tokens of this step over all sequences, H query heads and G KV heads of this rank, D head_dim. Sequences are
+apart only in attention; all else runs over all N tokens at once, which is what makes batching worth it.
+
+Every rank has the hidden state of all N tokens. It attends with its heads for the n tokens of its own
+attention-DP rank, and computes its columns of the MLP for all; what ranks add to the hidden state is summed
+over all of them twice per layer. Rows that another attention-DP rank computes are zeros in this one's
+summand, so that the same sum also brings all tokens together.
 """
 
 from __future__ import annotations
@@ -15,17 +20,27 @@ from torch.nn import functional as F
 from runtime.engine.compute import Chunk
 from runtime.engine.model.attention import StepAttention
 from runtime.engine.model.config import ModelConfig
+from runtime.engine.model.partition import head_part
 from runtime.engine.model.projection import Projector
 from runtime.engine.model.rotary import RotaryEmbedding, Rotation
+from runtime.engine.model.step_rows import StepRows
 from runtime.engine.model.weights import LayerWeights, ModelWeights
+from runtime.engine.ranks.comm import Comm
+from runtime.engine.ranks.shape import RankShape
 from runtime.kv.pool import KVPool
 
 
 class Transformer:
-    """Stateless but for the pool it writes; one step at a time."""
+    """Stateless but for the pool it writes; one step at a time, on all ranks together."""
 
-    def __init__(self, config: ModelConfig, weights: ModelWeights, pool: KVPool) -> None:
+    def __init__(
+        self, config: ModelConfig, weights: ModelWeights, pool: KVPool, *, shape: RankShape, comm: Comm
+    ) -> None:
         self._config = config
+        self._heads = head_part(config, shape)
+        self._shape = shape
+        self._comm = comm
+        self._head_widths = [len(shape.at(rank).columns(config.vocab_size)) for rank in range(shape.tp_size)]
         self._weights = weights
         self._pool = pool
         dtype = weights.embedding.dtype
@@ -35,40 +50,47 @@ class Transformer:
         self._planes = tuple(pool.tensor)  # per layer [2, P, S, G, D]
 
     def step(self, chunks: Sequence[Chunk]) -> Tensor:
-        """Compute all chunks; float32 logits of each chunk's last token, [len(chunks), vocab]."""
+        """Compute all chunks; float32 logits of each one's last token, on the leader [len(chunks), vocab]."""
+        rows = StepRows.of(chunks, self._shape.attn_dp_rank)
+        own = chunks[rows.own_chunks]
+        rotation = self._rotary.at(self._int64([pos for chunk in own for pos in _positions(chunk)]))
+        attention = StepAttention(own, self._pool)
         token_ids = self._int64([token_id for chunk in chunks for token_id in chunk.token_ids])
-        positions = self._int64([pos for chunk in chunks for pos in _positions(chunk)])
-        rotation = self._rotary.at(positions)
-        attention = StepAttention(chunks, self._pool)
-        last_rows = self._int64(_last_rows(chunks))
         hidden = F.embedding(token_ids, self._weights.embedding)  # [N, hidden]
         for layer, plane in zip(self._weights.layers, self._planes, strict=True):
-            is_last = layer is self._weights.layers[-1]
-            hidden = self._layer(layer, hidden, rotation, attention, plane, last_rows if is_last else None)
-        return self._project(self._norm(hidden, self._weights.final_norm), self._weights.head).float()
+            queries, keys_values = self._qkv(
+                layer, self._norm(hidden[rows.own], layer.attention_norm), rotation
+            )
+            attended = attention.attend(queries, keys_values, plane)  # [n, H D]
+            own_rows = rows.own
+            if layer is self._weights.layers[-1]:  # nothing reads the other rows any more
+                attended, hidden = attended[self._int64(rows.own_last)], hidden[self._int64(rows.last)]
+                own_rows = rows.own_chunks
+            hidden = hidden + self._sum(self._project(attended, layer.o), own_rows, len(hidden))
+            hidden = hidden + self._comm.sum_(self._mlp(layer, self._norm(hidden, layer.mlp_norm)))
+        logits = self._project(self._norm(hidden, self._weights.final_norm), self._weights.head).float()
+        return self._comm.join_columns(logits, self._head_widths)
 
-    def _layer(
-        self,
-        layer: LayerWeights,
-        hidden: Tensor,
-        rotation: Rotation,
-        attention: StepAttention,
-        plane: Tensor,
-        kept_rows: Tensor | None,
-    ) -> Tensor:
-        """One decoder layer, [N, hidden] to the same; of `kept_rows` alone where nothing reads the others."""
-        queries, keys_values = self._qkv(layer, self._norm(hidden, layer.attention_norm), rotation)
-        attended = attention.attend(queries, keys_values, plane)
-        if kept_rows is not None:
-            attended, hidden = attended[kept_rows], hidden[kept_rows]
-        hidden = hidden + self._project(attended, layer.o)
-        gate, up = self._project(self._norm(hidden, layer.mlp_norm), layer.gate_up).chunk(2, dim=-1)
-        return hidden + self._project(F.silu(gate).mul_(up), layer.down)
+    def _sum(self, own: Tensor, rows: slice, num_rows: int) -> Tensor:
+        """The sum over all ranks, [num_rows, hidden], of what each has for some rows. own: [n, hidden]"""
+        if len(own) == num_rows:
+            return self._comm.sum_(own)
+        summand = own.new_zeros(num_rows, own.shape[1])
+        summand[rows] = own
+        return self._comm.sum_(summand)
+
+    def _mlp(self, layer: LayerWeights, normed: Tensor) -> Tensor:
+        """This rank's summand for all tokens, [N, hidden]."""
+        gate, up = self._project(normed, layer.gate_up).chunk(2, dim=-1)
+        return self._project(F.silu(gate).mul_(up), layer.down)
 
     def _qkv(self, layer: LayerWeights, normed: Tensor, rotation: Rotation) -> tuple[Tensor, Tensor]:
-        """Queries [N, H, D], and keys and values [N, 2, G, D]; queries and keys are rotated."""
-        num_heads, num_kv_heads = self._config.num_heads, self._config.num_kv_heads
-        qkv = self._project(normed, layer.qkv).view(len(normed), -1, self._config.head_dim)  # [N, H + 2 G, D]
+        """Queries [n, H, D], and keys and values [n, 2, G, D]; queries and keys are rotated."""
+        num_heads, num_kv_heads = len(self._heads.queries), len(self._heads.keys)
+        # [n, H + 2 G, D]; n may be 0, which leaves nothing to infer a size from
+        qkv = self._project(normed, layer.qkv).view(
+            len(normed), num_heads + 2 * num_kv_heads, self._config.head_dim
+        )
         queries, keys = qkv[:, :num_heads], qkv[:, num_heads : num_heads + num_kv_heads]
         if layer.q_norm is not None and layer.k_norm is not None:
             queries.copy_(self._norm(queries, layer.q_norm))
@@ -88,12 +110,3 @@ class Transformer:
 
 def _positions(chunk: Chunk) -> range:
     return range(chunk.start_pos, chunk.start_pos + len(chunk.token_ids))
-
-
-def _last_rows(chunks: Sequence[Chunk]) -> list[int]:
-    rows: list[int] = []
-    end = 0
-    for chunk in chunks:
-        end += len(chunk.token_ids)
-        rows.append(end - 1)
-    return rows

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runtime.engine.build import EngineStartError, build_engine
+from runtime.engine.build import Ranks, describe_model, only_rank, start_engine
 from runtime.engine.chat_template import ChatTemplateError
 from runtime.engine.model.config import ARCHITECTURES, ModelConfig
 from runtime.engine.model.errors import ModelError
+from runtime.engine.ranks.meeting import meet, rank_shape
+from runtime.engine.ranks.opening import EngineStartError
+from runtime.engine.ranks.processes import Node, end_process
 from runtime.engine.runner import load_runner
 from runtime.engine.server.lifecycle import LoadError
 from runtime.engine.server.state import ServedModel
@@ -15,13 +18,14 @@ from runtime.engine.settings import EngineSettings
 from runtime.engine.tokenizer import load_tokenizer
 
 
-def load_model(settings: EngineSettings) -> ServedModel:
-    """Read the model and start its engine. Raises `LoadError`."""
+def load_model(settings: EngineSettings, node: Node | None = None) -> ServedModel:
+    """Read the model and start its engine, with the other ranks of `node`. Raises `LoadError`."""
     try:
         tokenizer = load_tokenizer(settings.model_path)
-        runner = load_runner(settings)
+        ranks = only_rank() if node is None else _join(settings, node)
+        runner = load_runner(settings, ranks.shape, ranks.comm)
         context_len = _context_len(settings, runner.config)
-        engine = build_engine(settings, runner)
+        engine = start_engine(settings, describe_model(settings, runner, ranks.shape), ranks)
     except (ModelError, ChatTemplateError, EngineStartError) as fault:
         raise LoadError(str(fault)) from fault
     layout = runner.pool.layout
@@ -35,6 +39,11 @@ def load_model(settings: EngineSettings) -> ServedModel:
         architecture=_architecture_name(runner.config),
         tokenizer_path=_tokenizer_folder(settings.model_path),
     )
+
+
+def _join(settings: EngineSettings, node: Node) -> Ranks:
+    comm = meet(settings, node.meeting)
+    return Ranks(comm=comm, shape=rank_shape(settings), on_lost=end_process, processes=node.others)
 
 
 def _context_len(settings: EngineSettings, config: ModelConfig) -> int:

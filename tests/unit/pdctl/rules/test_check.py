@@ -19,7 +19,7 @@ model: {path: /x}
 engine: {kind: reference}
 router: {port: 80, policy: fastest}
 decode: {args: {page-size: 64, port: 1}}
-prefill: {parallel: {tp: 2}}
+prefill: {parallel: {pp: 2}}
 """
 
 

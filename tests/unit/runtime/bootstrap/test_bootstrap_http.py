@@ -136,18 +136,18 @@ def test_decode_waits_for_ranks_that_register_late(server):
     assert found.rank_port == 4321
 
 
-def test_a_server_with_several_ranks_is_refused_in_words(server):
+def test_a_server_that_splits_layers_is_refused_in_words(server):
     for rank in range(2):
         record = RankRecord(
-            attn_tp_size=2,
-            attn_tp_rank=rank,
+            pp_size=2,
+            pp_rank=rank,
             rank_ip="127.0.0.1",
             rank_port=1,
             page_size=16,
             kv_cache_dtype="float32",
         )
         register_rank("127.0.0.1", server.port, record)
-    with pytest.raises(BootstrapError, match="more than one rank"):
+    with pytest.raises(BootstrapError, match="splits layers or contexts over ranks"):
         find_prefill("127.0.0.1", server.port, deadline_s=0.0, stopped=threading.Event())
 
 

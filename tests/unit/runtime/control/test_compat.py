@@ -10,17 +10,19 @@ from runtime.control.messages import Hello
 from runtime.kv.layout import KVLayout
 
 _LAYOUT = KVLayout(num_layers=30, num_pages=9, page_size=16, num_kv_heads=3, head_dim=64, dtype_bytes=4)
-_OURS = Facts.of_pool(_LAYOUT, "float32")
+_OURS = Facts.of_pool(_LAYOUT, "float32", num_kv_heads=3)
 _HELLO = Hello(
-    version=1,
+    version=2,
     backend="tcp",
+    attn_tp_size=1,
+    attn_dp_size=1,
     num_layers=30,
     num_pages=500,
     page_size=16,
     num_kv_heads=3,
     head_dim=64,
     dtype="float32",
-    endpoint=b"",
+    endpoints=(b"",),
     verify_kv=False,
 )
 
@@ -32,7 +34,7 @@ def test_pools_that_differ_in_pages_alone_fit():
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"version": 2}, "version 1 of the control protocol, decode 2"),
+        ({"version": 1}, "version 2 of the control protocol, decode 1"),
         ({"backend": "nixl"}, "the backend `tcp`, decode with `nixl`"),
         ({"page_size": 64}, "prefill has the page size 16, decode 64"),
         ({"dtype": "bfloat16"}, "prefill has the KV dtype float32, decode bfloat16"),

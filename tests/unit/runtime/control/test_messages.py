@@ -19,7 +19,9 @@ from runtime.control.messages import (
     MessageError,
     OpenRoom,
     Ping,
+    RankUp,
     Refused,
+    Reported,
     RoomDone,
     RoomState,
     Welcome,
@@ -31,13 +33,15 @@ from runtime.control.rooms import KVPoll
 _HELLO = Hello(
     version=1,
     backend="tcp",
+    attn_tp_size=2,
+    attn_dp_size=1,
     num_layers=30,
     num_pages=100,
     page_size=16,
     num_kv_heads=3,
     head_dim=64,
     dtype="float32",
-    endpoint=b"\x00\xff",
+    endpoints=(b"\x00\xff", b""),
     verify_kv=True,
 )
 _DONE = RoomDone(
@@ -53,7 +57,7 @@ _MESSAGES = [
     _HELLO,
     Welcome(version=1),
     Refused(reason="wrong page size"),
-    OpenRoom(room=2**63 - 1, ticket=0, prompt_len=33, pages=(0, 5, 2**31 - 1)),
+    OpenRoom(room=2**63 - 1, ticket=0, attn_dp_rank=3, prompt_len=33, pages=(0, 5, 2**31 - 1)),
     AbortRoom(room=1, ticket=None, reason=""),
     AbortRoom(room=1, ticket=2, reason="äöü"),
     AbortDone(room=1, ticket=2),
@@ -61,6 +65,9 @@ _MESSAGES = [
     _DONE,
     RoomDone(room=5, ticket=6, prompt_len=7, first_token=8, logprob=None, top_logprobs=(), checksums=None),
     Ping(),
+    RankUp(tp_rank=3, token=2**63 - 1),
+    Reported(report_id=1, num_bytes=2**40, reason=None),
+    Reported(report_id=2, num_bytes=0, reason="gone"),
 ]
 
 
@@ -84,11 +91,11 @@ def test_a_message_arrives_as_it_left(message):
         (["welcome", 1.0], "found 1.0"),
         (["refused", "x" * (MAX_TEXT_LEN + 1)], "`refused.reason`"),
         (["refused", b"bytes"], "`refused.reason`"),
-        (["open_room", 2**63, 1, 1, [1]], "`open_room.room`"),
-        (["open_room", 1, None, 1, [1]], "`open_room.ticket`"),
-        (["open_room", 1, 1, 0, [1]], "`open_room.prompt_len`"),
-        (["open_room", 1, 1, 1, [1, "2"]], "`open_room.pages`"),
-        (["open_room", 1, 1, 1, 5], "`open_room.pages`"),
+        (["open_room", 2**63, 1, 0, 1, [1]], "`open_room.room`"),
+        (["open_room", 1, None, 0, 1, [1]], "`open_room.ticket`"),
+        (["open_room", 1, 1, 0, 0, [1]], "`open_room.prompt_len`"),
+        (["open_room", 1, 1, 0, 1, [1, "2"]], "`open_room.pages`"),
+        (["open_room", 1, 1, 0, 1, 5], "`open_room.pages`"),
         (["room_state", 1, 1, 9, ""], "`room_state.state`"),
         (["room_done", 1, 1, 1, 1, "x", [], None], "`room_done.logprob`"),
         (["room_done", 1, 1, 1, 1, None, [[1]], None], "`room_done.top_logprobs`"),
@@ -129,5 +136,7 @@ def test_depth_does_not_reach_the_stack():
 
 def test_the_largest_room_fits_a_frame():
     pages = tuple(range(2**31 - 2**21, 2**31))
-    frame = pack_message(OpenRoom(room=2**63 - 1, ticket=2**63 - 1, prompt_len=2**21, pages=pages))
+    frame = pack_message(
+        OpenRoom(room=2**63 - 1, ticket=2**63 - 1, attn_dp_rank=0, prompt_len=2**21, pages=pages)
+    )
     assert unpack_message(frame[LENGTH.size :]).pages == pages

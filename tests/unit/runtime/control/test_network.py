@@ -56,7 +56,9 @@ def _connect(ends, interval_s=0.5):
 
 def test_messages_arrive_in_order_in_both_directions(ends):
     server, server_ear, theirs, client, client_ear, ours = _connect(ends)
-    sent = [OpenRoom(room=n, ticket=n, prompt_len=1, pages=tuple(range(n))) for n in range(200)]
+    sent = [
+        OpenRoom(room=n, ticket=n, attn_dp_rank=0, prompt_len=1, pages=tuple(range(n))) for n in range(200)
+    ]
     for message in sent:
         client.send(ours, message)
         server.send(theirs, Welcome(version=message.room))
@@ -135,7 +137,7 @@ def test_a_peer_that_does_not_read_is_given_up(ends):
     server, ear = _open(ends, interval_s=5.0)
     with socket.create_connection(("127.0.0.1", server.listen("127.0.0.1")), timeout=5):
         link_id = ear.ups.get(timeout=5)
-        big = OpenRoom(room=1, ticket=1, prompt_len=1, pages=tuple(range(100_000, 500_000)))
+        big = OpenRoom(room=1, ticket=1, attn_dp_rank=0, prompt_len=1, pages=tuple(range(100_000, 500_000)))
         for _ in range(60):
             server.send(link_id, big)
         assert ear.downs.get(timeout=10) == (link_id, "the peer does not read its messages")

@@ -154,8 +154,9 @@ def toy_model(
     return Model(
         runner=ToyRunner(pool, layout),
         sampler=ToySampler(),
-        allocator=PageStack(layout.num_pages),
+        allocators=(PageStack(layout.num_pages),),
         layout=layout,
+        num_kv_heads=layout.num_kv_heads,
         pool=pool,
         vocab_size=VOCAB_SIZE,
         context_len=context_len,
@@ -396,7 +397,7 @@ class ScriptedPrefill:
         return Rendezvous(bootstrap_host="127.0.0.1", bootstrap_port=self.bootstrap.port, room=room)
 
     def register(self, layout: KVLayout, rank_port: int, **fields: object) -> None:
-        facts = Facts.of_pool(layout, "float32")
+        facts = Facts.of_pool(layout, "float32", num_kv_heads=layout.num_kv_heads)
         known: dict[str, object] = {
             "rank_ip": "127.0.0.1",
             "rank_port": rank_port,

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from runtime.engine.build import EngineStartError, advertised_host
+from runtime.engine.ranks.opening import EngineStartError, advertised_host
 from runtime.engine.request import FinishReason
 from runtime.engine.settings import Mode
 

@@ -10,7 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from runtime.control.messages import AbortRoom, Hello, OpenRoom, Refused, RoomDone, RoomState, Welcome
+from runtime.control.messages import (
+    PROTOCOL_VERSION,
+    AbortRoom,
+    Hello,
+    OpenRoom,
+    Refused,
+    RoomDone,
+    RoomState,
+    Welcome,
+)
 from runtime.control.rooms import KVPoll
 from runtime.engine.request import FinishReason
 from runtime.engine.settings import Mode
@@ -227,7 +236,7 @@ def test_a_damaged_layer_is_named(start_toy, scripted_prefill):
     prefill.peer.say(_done(offer, checksums=(0x2F7C5E3A, 0x5C6F1B2D, 1)))
     finish = answer.finish()
     assert finish.status == 500
-    assert "the KV of layer 0 is not what prefill sent" in (finish.message or "")
+    assert "the KV of layer 0, head 0 is not what prefill sent" in (finish.message or "")
     decode.assert_empty()
 
 
@@ -297,7 +306,7 @@ def test_a_decode_that_does_not_read_delays_no_other(start_toy, start_pair, scri
     pair.ask([1])[1].finish()
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         slow = scripted_decode(pair.prefill)
-        slow.say(_hello(pair.prefill, num_pages=1000, endpoint=_endpoint(deaf.getsockname()[1])))
+        slow.say(_hello(pair.prefill, num_pages=1000, endpoints=(_endpoint(deaf.getsockname()[1]),)))
         assert isinstance(slow.hear(), Welcome)
         stuck = [_open_room(pair, slow, room, first_page=100 * room) for room in range(6)]
         for n in range(5):
@@ -349,7 +358,7 @@ def test_pages_that_cannot_be_are_refused(start_toy, scripted_decode, pages, wor
     decode = scripted_decode(prefill)
     decode.say(_hello(prefill))
     decode.hear()
-    decode.say(OpenRoom(room=1, ticket=2, prompt_len=8, pages=pages))
+    decode.say(OpenRoom(room=1, ticket=2, attn_dp_rank=0, prompt_len=8, pages=pages))
     answer = decode.hear()
     assert isinstance(answer, RoomState)
     assert answer.state is KVPoll.Failed
@@ -362,7 +371,7 @@ def test_abandoned_rooms_leave_no_trace(start_toy, scripted_decode):
     decode.say(_hello(prefill))
     decode.hear()
     for room in range(10_000):
-        decode.say(OpenRoom(room=room, ticket=room + 1, prompt_len=4, pages=(room % 64,)))
+        decode.say(OpenRoom(room=room, ticket=room + 1, attn_dp_rank=0, prompt_len=4, pages=(room % 64,)))
     prefill.wait_until(lambda: prefill.engine.stats().num_handshaking == 10_000)
     decode.network.close()
     prefill.assert_empty()
@@ -391,15 +400,17 @@ def test_closed_engines_leave_no_socket_and_no_thread(start_pair):
 def _hello(prefill, **fields):
     layout = prefill.model.layout
     known = {
-        "version": 1,
+        "version": PROTOCOL_VERSION,
         "backend": "tcp",
+        "attn_tp_size": 1,
+        "attn_dp_size": 1,
         "num_layers": layout.num_layers,
         "num_pages": layout.num_pages,
         "page_size": layout.page_size,
         "num_kv_heads": layout.num_kv_heads,
         "head_dim": layout.head_dim,
         "dtype": "float32",
-        "endpoint": _endpoint(9),
+        "endpoints": (_endpoint(9),),
         "verify_kv": False,
     }
     return Hello(**(known | fields))
@@ -413,7 +424,13 @@ def _open_room(pair, slow, room: int, first_page: int):
     """A request of 60 tokens whose decode half is scripted."""
     answer = pair.prefill.ask(range(60), rid=f"slow-{room}", at=pair.meeting(room))
     slow.say(
-        OpenRoom(room=room, ticket=room + 1, prompt_len=60, pages=tuple(range(first_page, first_page + 15)))
+        OpenRoom(
+            room=room,
+            ticket=room + 1,
+            attn_dp_rank=0,
+            prompt_len=60,
+            pages=tuple(range(first_page, first_page + 15)),
+        )
     )
     return answer
 

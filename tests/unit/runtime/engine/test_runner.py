@@ -10,6 +10,8 @@ import torch
 
 from runtime.engine.model.config import config_from_json
 from runtime.engine.model.errors import ModelError
+from runtime.engine.model.partition import head_part
+from runtime.engine.ranks.shape import RankShape
 from runtime.engine.runner import kv_layout, load_runner
 from runtime.engine.settings import EngineSettings, parse_settings
 
@@ -23,6 +25,7 @@ DOCUMENT = {
     "num_key_value_heads": 2,
 }
 CONFIG = config_from_json(DOCUMENT, {})
+HEADS = head_part(CONFIG, RankShape())
 TOKEN_BYTES = 2 * 2 * 2 * 16 * 4  # layers, K and V, KV heads, head_dim, float32
 
 
@@ -31,25 +34,27 @@ def _settings(*flags: str, path: str | Path = "unused") -> EngineSettings:
 
 
 def test_max_total_tokens_is_rounded_up_to_whole_pages():
-    layout = kv_layout(CONFIG, _settings("--max-total-tokens", "100", "--page-size", "16"), torch.float32)
+    layout = kv_layout(
+        CONFIG, _settings("--max-total-tokens", "100", "--page-size", "16"), torch.float32, HEADS
+    )
     assert (layout.num_pages, layout.page_size, layout.token_bytes) == (7, 16, TOKEN_BYTES)
 
 
 def test_without_it_the_pool_takes_what_its_memory_holds():
-    layout = kv_layout(CONFIG, _settings("--kv-pool-mb", "3", "--page-size", "10"), torch.float32)
+    layout = kv_layout(CONFIG, _settings("--kv-pool-mb", "3", "--page-size", "10"), torch.float32, HEADS)
     assert layout.num_pages == 3 * 2**20 // (10 * TOKEN_BYTES)
     assert layout.total_bytes <= 3 * 2**20
 
 
 def test_half_precision_holds_twice_as_many_pages():
     settings = _settings("--kv-pool-mb", "4")
-    full, half = (kv_layout(CONFIG, settings, dtype) for dtype in (torch.float32, torch.bfloat16))
+    full, half = (kv_layout(CONFIG, settings, dtype, HEADS) for dtype in (torch.float32, torch.bfloat16))
     assert half.num_pages == 2 * full.num_pages
 
 
 def test_a_pool_too_small_for_one_page_is_refused_with_both_sizes():
     with pytest.raises(ModelError, match=r"one KV page takes 2\.0 MiB, the pool of 1 MiB holds none"):
-        kv_layout(CONFIG, _settings("--kv-pool-mb", "1", "--page-size", "4096"), torch.float32)
+        kv_layout(CONFIG, _settings("--kv-pool-mb", "1", "--page-size", "4096"), torch.float32, HEADS)
 
 
 def test_a_device_that_is_not_there_is_an_error_of_one_line(tmp_path):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from runtime.kv.checksums import first_difference, layer_checksums
+from runtime.kv.checksums import head_checksums
 from runtime.kv.layout import KVLayout
 from runtime.kv.page_runs import join_runs, page_writes
 
@@ -27,34 +27,40 @@ def _copied() -> tuple[bytearray, bytearray]:
 
 def test_a_copy_in_other_pages_of_another_pool_has_the_same_checksums():
     ours, theirs = _copied()
-    one = layer_checksums(memoryview(ours), _LAYOUT, [5, 0, 1], 10)
-    two = layer_checksums(memoryview(theirs), _OTHER, [2, 9, 10], 10)
-    assert len(one) == 3
-    assert first_difference(one, two) is None
+    one = head_checksums(memoryview(ours), _LAYOUT, [5, 0, 1], 10)
+    assert len(one) == 3 * 2
+    assert one == head_checksums(memoryview(theirs), _OTHER, [2, 9, 10], 10)
 
 
 @pytest.mark.parametrize("layer", [0, 1, 2])
 @pytest.mark.parametrize("is_value", [False, True])
-def test_one_changed_bit_names_its_layer(layer, is_value):
+@pytest.mark.parametrize("head", [0, 1])
+def test_one_changed_bit_changes_the_checksum_of_its_layer_and_head_alone(layer, is_value, head):
     ours, theirs = _copied()
-    theirs[_OTHER.plane_offset(layer=layer, is_value=is_value) + 9 * _OTHER.page_bytes + 3] ^= 1
-    one = layer_checksums(memoryview(ours), _LAYOUT, [5, 0, 1], 10)
-    two = layer_checksums(memoryview(theirs), _OTHER, [2, 9, 10], 10)
-    assert first_difference(one, two) == layer
+    place = _OTHER.plane_offset(layer=layer, is_value=is_value) + 9 * _OTHER.page_bytes
+    theirs[place + head * _OTHER.head_bytes + 3] ^= 1
+    one = head_checksums(memoryview(ours), _LAYOUT, [5, 0, 1], 10)
+    two = head_checksums(memoryview(theirs), _OTHER, [2, 9, 10], 10)
+    assert [place for place in range(6) if one[place] != two[place]] == [2 * layer + head]
+
+
+def test_a_head_has_the_same_checksum_among_other_heads():
+    whole, half = _pool(_LAYOUT, 1), replace(_LAYOUT, num_kv_heads=1)
+    second = bytearray()
+    for start in range(_LAYOUT.head_bytes, len(whole), 2 * _LAYOUT.head_bytes):
+        second += whole[start : start + _LAYOUT.head_bytes]
+    one = head_checksums(memoryview(whole), _LAYOUT, [5, 0, 1], 10)
+    assert head_checksums(memoryview(second), half, [5, 0, 1], 10) == one[1::2]
 
 
 def test_pages_in_another_order_differ():
     pool = memoryview(_pool(_LAYOUT, 1))
-    assert layer_checksums(pool, _LAYOUT, [0, 1], 8) != layer_checksums(pool, _LAYOUT, [1, 0], 8)
+    assert head_checksums(pool, _LAYOUT, [0, 1], 8) != head_checksums(pool, _LAYOUT, [1, 0], 8)
 
 
 def test_slots_behind_the_last_token_do_not_count():
     pool = _pool(_LAYOUT, 1)
-    before = layer_checksums(memoryview(pool), _LAYOUT, [3], 2)
+    before = head_checksums(memoryview(pool), _LAYOUT, [3], 2)
     pool[3 * _LAYOUT.page_bytes + 2 * 16] ^= 0xFF  # slot 2, where a token takes 16 bytes
-    assert layer_checksums(memoryview(pool), _LAYOUT, [3], 2) == before
-    assert layer_checksums(memoryview(pool), _LAYOUT, [3], 3) != before
-
-
-def test_a_missing_layer_is_a_difference():
-    assert first_difference([1, 2], [1, 2, 3]) == 2
+    assert head_checksums(memoryview(pool), _LAYOUT, [3], 2) == before
+    assert head_checksums(memoryview(pool), _LAYOUT, [3], 3) != before

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import transformers
+from torch.distributed import HashStore
 
 from runtime.engine.compute import Chunk
+from runtime.engine.ranks.comm import TorchComm
+from runtime.engine.ranks.meeting import rank_shape
 from runtime.engine.runner import ModelRunner, load_runner
 from runtime.engine.settings import parse_settings
 
@@ -108,6 +112,27 @@ def make_runner() -> Callable[..., ModelRunner]:
         return load_runner(parse_settings(["--model-path", str(path), "--max-total-tokens", "1024", *flags]))
 
     return make
+
+
+@pytest.fixture(scope="session")
+def run_on_ranks() -> Callable[..., list[torch.Tensor]]:
+    """`run_on_ranks(folder, steps, *flags)`: the leader's logits of each step, all ranks being threads."""
+
+    def run(path: Path, steps: Sequence[Sequence[Chunk]], *flags: str) -> list[torch.Tensor]:
+        settings = parse_settings(["--model-path", str(path), "--max-total-tokens", "1024", *flags])
+        store = HashStore()
+
+        def one(tp_rank: int) -> list[torch.Tensor]:
+            shape = rank_shape(replace(settings, tp_rank=tp_rank))
+            cpu = torch.device("cpu")
+            comm = TorchComm(store, tp_rank, settings.tp_size, host="127.0.0.1", device=cpu)
+            runner = load_runner(replace(settings, tp_rank=tp_rank), shape, comm)
+            return [runner.forward(chunks) for chunks in steps]
+
+        with ThreadPoolExecutor(settings.tp_size) as threads:
+            return next(iter([*threads.map(one, range(settings.tp_size))]))
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -13,13 +13,15 @@ from safetensors.torch import load_file, save_file
 from runtime.engine.model.checkpoint import open_checkpoint
 from runtime.engine.model.errors import ModelError
 from runtime.engine.model.weights import load_weights
+from runtime.engine.ranks.shape import RankShape
 
 NAME = "model.layers.1.self_attn.k_proj.weight"
 
 
 def _load(folder: Path, dtype: torch.dtype = torch.float32):
     checkpoint = open_checkpoint(str(folder))
-    return load_weights(checkpoint.config, checkpoint.source, dtype=dtype, device=torch.device("cpu"))
+    shape, cpu = RankShape(), torch.device("cpu")
+    return load_weights(checkpoint.config, checkpoint.source, shape=shape, dtype=dtype, device=cpu)
 
 
 @pytest.fixture

@@ -1,0 +1,116 @@
+"""What the reference engine can't do, and what of the document it wouldn't read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from pdctl.diagnostics import Diagnostic
+from pdctl.program import Rule
+from pdctl.rules.base import at_value
+from pdctl.topology.model import Role, Topology, Transfer
+from pdctl.topology.source import DocumentPath, dotted
+
+BACKENDS = ("tcp",)
+
+
+def _widths_are_served(topology: Topology) -> Iterable[Diagnostic]:
+    for role in topology.roles:
+        parallel = role.parallel
+        for name, width in {"pp": parallel.pp, "attn_cp": parallel.attn_cp, "dp": parallel.dp}.items():
+            if width != 1:
+                yield at_value(
+                    topology,
+                    (role.name, "parallel", name),
+                    "PD210",
+                    f"the reference engine doesn't split a model that way, found `{name}: {width}`",
+                    notes=("its ranks share heads, columns, experts and requests: `tp`, `ep`, `attn_dp`",),
+                    help=f"set `{name}: 1`, and raise `tp` or `{role.name}.instances`",
+                )
+
+
+def _ranks_share_evenly(topology: Topology) -> Iterable[Diagnostic]:
+    for role in topology.roles:
+        for name, fault in _uneven(topology, role):
+            yield at_value(
+                topology,
+                (role.name, "parallel", name),
+                "PD380",
+                fault,
+                notes=("the ranks of the reference engine stop at start when they can't share a model",),
+                help="choose widths of which one divides the other",
+            )
+
+
+def _uneven(topology: Topology, role: Role) -> Iterator[tuple[str, str]]:
+    """Widths by their key, and what they can't share evenly."""
+    facts, parallel = topology.facts, role.parallel
+    ranks, num_heads, num_kv_heads = parallel.attn_tp, facts.num_heads, facts.num_kv_heads
+    if num_heads is not None and num_heads % ranks:
+        yield "tp", f"{num_heads} query heads can't be shared evenly by {ranks} attention ranks"
+    elif num_kv_heads is not None and not facts.is_mla and num_kv_heads % ranks and ranks % num_kv_heads:
+        yield "tp", f"{num_kv_heads} KV heads can't be spread evenly over {ranks} attention ranks"
+    if parallel.ep < parallel.tp and parallel.tp % parallel.ep:
+        yield "ep", f"`ep: {parallel.ep}` doesn't divide `tp: {parallel.tp}`"
+
+
+def _model_is_a_path(topology: Topology) -> Iterable[Diagnostic]:
+    path = topology.model.path
+    if topology.model.is_builtin or path.startswith("/"):
+        return
+    yield Diagnostic(
+        code="PD213",
+        message=f"the reference engine reads models from disk, found `{path}`",
+        span=topology.source.value("model", "path"),
+        path="model.path",
+        notes=("it fetches nothing from a hub",),
+        help=f"write `./{path}` if it lies beside this file, else a path from `/`, or a `builtin:` name",
+    )
+
+
+def _no_settings_of_other_backends(topology: Topology) -> Iterable[Diagnostic]:
+    """Fields of the schema that only other engines read."""
+    transfer, default = topology.transfer, Transfer()
+    absent: Mapping[str, bool] = {
+        "heartbeat_max_failures": transfer.heartbeat_max_failures is None,
+        "ib_devices": transfer.ib_devices is None,
+        "nvlink": transfer.nvlink == default.nvlink,
+        "staging": transfer.staging == default.staging,
+        "threads": transfer.threads is None,
+        "queues": transfer.queues is None,
+        "nixl": transfer.nixl == default.nixl,
+        "ascend": transfer.ascend == default.ascend,
+    }
+    paths: list[DocumentPath] = [("transfer", name) for name, is_absent in absent.items() if not is_absent]
+    paths += [(role.name, "kv_events_port") for role in topology.roles if role.kv_events_port is not None]
+    yield from (
+        Diagnostic(
+            code="PD250",
+            message=f"the reference engine has no setting `{dotted(path)}`",
+            span=topology.source.key(*path),
+            path=dotted(path),
+            help="remove it, or choose `engine.kind: sglang`",
+        )
+        for path in paths
+    )
+
+
+def _backend_is_known(topology: Topology) -> Iterable[Diagnostic]:
+    backend = topology.transfer.backend
+    if backend not in BACKENDS:
+        yield Diagnostic(
+            code="PD305",
+            message=f"the reference engine has no transfer backend `{backend}`",
+            span=topology.source.value("transfer", "backend"),
+            path="transfer.backend",
+            notes=(f"it has {', '.join(f'`{each}`' for each in BACKENDS)}",),
+            help="set `transfer.backend: tcp`",
+        )
+
+
+RULES = (
+    Rule(code="PD210", check=_widths_are_served),
+    Rule(code="PD213", check=_model_is_a_path),
+    Rule(code="PD250", check=_no_settings_of_other_backends),
+    Rule(code="PD305", check=_backend_is_known),
+    Rule(code="PD380", check=_ranks_share_evenly),
+)

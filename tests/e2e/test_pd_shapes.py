@@ -1,0 +1,163 @@
+"""Prefill and decode that split attention differently, as real processes: the tokens of one plain engine.
+
+Every rank is a process, their sums are gloo's, their KV goes rank to rank and is verified by checksum.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+_ROOMS = itertools.count(1)
+_NUM_PROMPTS = 20
+_NUM_NEW_TOKENS = 10
+_SHAPES = [
+    # model, prefill, decode
+    ("4-kv-heads", ("1", "1"), ("1", "1")),
+    ("4-kv-heads", ("2", "1"), ("1", "1")),
+    ("4-kv-heads", ("1", "1"), ("2", "1")),
+    ("4-kv-heads", ("4", "1"), ("4", "4")),
+    ("4-kv-heads", ("4", "1"), ("2", "1")),
+    ("2-kv-heads", ("2", "1"), ("4", "1")),
+]
+
+
+@dataclass(frozen=True)
+class Started:
+    engine: Any
+    bootstrap_port: int
+
+
+@pytest.fixture(scope="module")
+def folder_of(tmp_path_factory) -> Callable[[str], Path]:
+    """A folder with a tiny random model, wide enough that answers tell prompts apart."""
+    made: dict[str, Path] = {}
+
+    def get(name: str) -> Path:
+        if name not in made:
+            made[name] = _write_model(tmp_path_factory.mktemp(name), num_kv_heads=int(name[0]))
+        return made[name]
+
+    return get
+
+
+@pytest.fixture(scope="module")
+def start(start_engine, folder_of) -> Callable[..., Started]:
+    """`start(model, mode, tp_size, attn_dp_size)`: started once."""
+    started: dict[tuple[str, ...], Started] = {}
+
+    def get(model: str, mode: str, tp_size: str = "1", attn_dp_size: str = "1") -> Started:
+        key = (model, mode, tp_size, attn_dp_size)
+        if key not in started:
+            port = _free_port()
+            engine = start_engine(
+                "--model-path", str(folder_of(model)), "--max-total-tokens", "8192", "--page-size", "8",
+                "--chunked-prefill-size", "64", "--verify-kv", "--disaggregation-mode", mode,
+                "--disaggregation-bootstrap-port", str(port), "--tp-size", tp_size,
+                "--attn-dp-size", attn_dp_size,
+            )  # fmt: skip
+            started[key] = Started(engine, port)
+        return started[key]
+
+    return get
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(2 * _NUM_PROMPTS) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def prompts() -> list[list[int]]:
+    chance = random.Random(5)
+    lengths = [1, 2, 7, 8, 9, 63, 64, 65, 130, 200, *range(11, 91, 8)]
+    assert len(lengths) == _NUM_PROMPTS
+    return [[chance.randrange(3, 250) for _ in range(length)] for length in lengths]
+
+
+@pytest.mark.parametrize(
+    ("model", "prefill", "decode"),
+    _SHAPES,
+    ids=lambda value: "-dp".join(value) if isinstance(value, tuple) else value,
+)
+def test_unequal_shapes_say_what_one_engine_says(start, pool, prompts, model, prefill, decode):
+    alone = start(model, "null")
+    ours, theirs = start(model, "prefill", *prefill), start(model, "decode", *decode)
+    expected = list(pool.map(lambda prompt: _generate(alone, _body(prompt)), prompts))
+    assert len({str(answer) for answer in expected}) > _NUM_PROMPTS // 2, "answers must tell prompts apart"
+    assert list(pool.map(lambda prompt: _ask(pool, ours, theirs, prompt), prompts)) == expected
+    for one in (ours, theirs):
+        _wait_until(lambda one=one: _is_empty(one))
+
+
+def _ask(pool: ThreadPoolExecutor, prefill: Started, decode: Started, prompt: list[int]) -> list[int]:
+    """Both halves at once, as a router does. `pool` has a thread for each half."""
+    body = _body(prompt) | {
+        "bootstrap_host": "127.0.0.1",
+        "bootstrap_port": prefill.bootstrap_port,
+        "bootstrap_room": next(_ROOMS),
+    }
+    with ThreadPoolExecutor(1) as other:
+        half = other.submit(_generate, prefill, body)
+        tokens = _generate(decode, body)
+        assert half.result() == tokens[:1]
+    return tokens
+
+
+def _body(prompt: list[int]) -> dict[str, Any]:
+    sampling = {"max_new_tokens": _NUM_NEW_TOKENS, "temperature": 0, "ignore_eos": True}
+    return {"input_ids": prompt, "sampling_params": sampling}
+
+
+def _generate(one: Started, body: dict[str, Any]) -> list[int]:
+    answer = httpx.post(f"{one.engine.url}/generate", json=body, timeout=120)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["output_ids"]
+
+
+def _is_empty(one: Started) -> bool:
+    stats = httpx.get(f"{one.engine.url}/server_info", timeout=10).json()["stats"]
+    in_use = ("num_running", "num_waiting", "num_handshaking", "num_transferring")
+    return stats["num_free_pages"] == stats["num_pages"] and not any(stats[name] for name in in_use)
+
+
+def _wait_until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "the condition did not come true"
+        time.sleep(0.02)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return sock.getsockname()[1]
+
+
+def _write_model(folder: Path, *, num_kv_heads: int) -> Path:
+    import torch
+    import transformers
+
+    torch.manual_seed(7)
+    config = transformers.LlamaConfig(
+        vocab_size=259, hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=8,
+        num_key_value_heads=num_kv_heads, max_position_embeddings=1024, tie_word_embeddings=False,
+        bos_token_id=None, eos_token_id=None, pad_token_id=None,
+    )  # fmt: skip
+    model = transformers.LlamaForCausalLM(config)
+    for weights in model.parameters():
+        weights.data.normal_(0.0, 0.25) if weights.dim() > 1 else weights.data.uniform_(0.5, 1.5)
+    model.save_pretrained(folder)
+    return folder
