@@ -8,11 +8,16 @@ there" is the control channel's.
 
 A `ticket` names the room that a write belongs to: a random number which the receiver drew, so a sender that
 was not told it, or was told another one, writes nothing.
+
+Memory that a ticket covered may serve something else once it is *quiet*: no byte of the ticket's writes can
+land any more. A receiver whose fabric writes behind its back can't make that so, it can only learn it, from
+the sender or from the sender's end; so `revoke` tells it later. Until then the memory is in quarantine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from runtime.kv.page_runs import Write
@@ -22,9 +27,27 @@ POOL = 0  # the region id of the KV pool; a staging buffer is another region
 Completion = Callable[[str | None], object]
 """Called once per send, from any thread, and must not block: None when applied, else the reason why not."""
 
+OnQuiet = Callable[[], object]
+"""Called once per `revoke`, from any thread, maybe before that returns; must not block."""
+
 
 class TransferError(Exception):
     """A backend that cannot work here, or an endpoint that it cannot read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendOptions:
+    """What a backend may be told beyond its addresses; each takes what it knows."""
+
+    num_threads: int | None = None  # of a rank's sends; None: by the number of CPUs, as SGLang counts
+    num_queues: int = 4
+    devices: tuple[str, ...] = ()  # RDMA devices; none: sockets
+    plugin: str = "UCX"  # of NIXL
+    store_url: str | None = None  # of the Ascend configuration store
+
+
+def ignore_quiet() -> None:
+    """For a caller that does not use the memory again."""
 
 
 class Window(Protocol):
@@ -34,7 +57,10 @@ class Window(Protocol):
 
 
 class SendSession(Protocol):
-    """The way from this process into one receiver's regions. No method blocks; sends are applied in order."""
+    """The way from this process into one receiver's regions. No method blocks; sends begin in order.
+
+    Several may be under way at once, so a later one may be applied first.
+    """
 
     def send(
         self, ticket: int, writes: Sequence[Write], on_done: Completion, *, region_id: int = POOL
@@ -51,7 +77,10 @@ class SendSession(Protocol):
         ...
 
     def close(self) -> None:
-        """End the session; every send that is not applied gets its `on_done` with a reason. Idempotent."""
+        """End the session; every send that is not applied gets its `on_done` with a reason. Idempotent.
+
+        A write that can't be called back gets it when it is over.
+        """
         ...
 
 
@@ -73,11 +102,11 @@ class TransferBackend(Protocol):
         """Let the sender that knows `ticket` write into the window, until `revoke`."""
         ...
 
-    def revoke(self, ticket: int) -> None:
-        """Let nothing more in: after the return no byte of this ticket lands. Unknown tickets are ignored.
+    def revoke(self, ticket: int, on_quiet: OnQuiet = ignore_quiet) -> None:
+        """Begin no write of this ticket any more, and tell when what had begun is over. Does not block.
 
-        A write in the middle is waited for or cut, whichever the fabric can do in bounded time. The engine
-        calls this when the sender said that it is done or gave up, or when its control link is lost.
+        Unknown tickets are quiet. A sender that stands still in the middle of a write keeps its memory in
+        quarantine until it goes on or dies: there is no deadline after which memory could be called safe.
         """
         ...
 
@@ -95,9 +124,17 @@ class TransferBackend(Protocol):
 class OpenBackend(Protocol):
     """The signature of the `open_backend` function that each backend module has."""
 
-    def __call__(self, *, host: str, advertised_host: str, stall_timeout_s: float) -> TransferBackend:
+    def __call__(
+        self,
+        *,
+        host: str,
+        advertised_host: str,
+        stall_timeout_s: float,
+        options: BackendOptions | None = None,
+    ) -> TransferBackend:
         """Listen on `host` where the fabric has addresses, and describe oneself as `advertised_host`.
 
-        A write that makes no progress for `stall_timeout_s` fails.
+        A write that makes no progress for `stall_timeout_s` fails. Raises TransferError when the library of
+        the backend is missing or does not work here.
         """
         ...

@@ -9,7 +9,7 @@ from typing import cast
 import runtime.transfer
 from runtime.transfer.base import OpenBackend, TransferError
 
-_NOT_BACKENDS = frozenset({"base", "plugins"})
+_NOT_BACKENDS = frozenset({"base", "one_sided", "plugins", "wire"})
 
 
 def backend_names() -> tuple[str, ...]:

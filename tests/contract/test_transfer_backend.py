@@ -12,7 +12,7 @@ from runtime.kv.page_runs import Write
 from runtime.transfer.base import POOL, TransferBackend, TransferError
 from runtime.transfer.plugins import load_backend
 
-BACKENDS = ["tcp"]
+BACKENDS = ["tcp", "mooncake", "nixl"]
 _REGION_BYTES = 1 << 20
 
 
@@ -120,13 +120,17 @@ def test_nothing_lands_after_revoke(open_end):
     session = sender.backend.connect(receiver.backend.endpoint())
     answers = [_send(session, 1, [Write(0, 0, _REGION_BYTES)]) for _ in range(50)]
     answers[0].get(timeout=5)
-    receiver.backend.revoke(1)
+    quiet = threading.Event()
+    receiver.backend.revoke(1, quiet.set)
+    assert quiet.wait(5)
     receiver.memory[:] = bytes(_REGION_BYTES)
     last = [answer.get(timeout=5) for answer in answers[1:]]
     assert last[-1] is not None
     assert receiver.memory == bytes(_REGION_BYTES)
-    receiver.backend.revoke(1)
-    receiver.backend.revoke(99)
+    for ticket in (1, 99):
+        quiet.clear()
+        receiver.backend.revoke(ticket, quiet.set)
+        assert quiet.is_set(), "what is not granted is quiet at once"
 
 
 def test_cancelled_sends_are_answered_and_others_go_out(open_end):

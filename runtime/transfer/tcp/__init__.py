@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 import threading
 
-from runtime.transfer.base import POOL, SendSession, TransferError, Window
+from runtime.transfer.base import (
+    POOL,
+    BackendOptions,
+    OnQuiet,
+    SendSession,
+    TransferError,
+    Window,
+    ignore_quiet,
+)
 from runtime.transfer.tcp.receiver import TcpReceiver
 from runtime.transfer.tcp.sender import TcpSendSession
 
@@ -35,8 +43,8 @@ class TcpBackend:
     def allow(self, ticket: int, window: Window, *, region_id: int = POOL) -> None:
         self._receiver.allow(ticket, region_id, window)
 
-    def revoke(self, ticket: int) -> None:
-        self._receiver.revoke(ticket)
+    def revoke(self, ticket: int, on_quiet: OnQuiet = ignore_quiet) -> None:
+        self._receiver.revoke(ticket, on_quiet)
 
     def connect(self, endpoint: bytes) -> SendSession:
         session = TcpSendSession(
@@ -64,7 +72,10 @@ class TcpBackend:
             self._num_bytes_sent += num_bytes
 
 
-def open_backend(*, host: str, advertised_host: str, stall_timeout_s: float) -> TcpBackend:
+def open_backend(
+    *, host: str, advertised_host: str, stall_timeout_s: float, options: BackendOptions | None = None
+) -> TcpBackend:
+    """Each receiver has a thread and a connection of its own here, so no option applies."""
     return TcpBackend(host=host, advertised_host=advertised_host, stall_timeout_s=stall_timeout_s)
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from runtime.kv.page_runs import Write
 from runtime.transfer.base import POOL, Completion
-from runtime.transfer.tcp.frames import (
-    MAGIC,
+from runtime.transfer.tcp.receiver import MAGIC
+from runtime.transfer.wire.frames import (
     MAX_WRITES,
     FrameError,
     PeerClosed,

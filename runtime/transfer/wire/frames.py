@@ -1,10 +1,9 @@
-"""The bytes of the TCP backend. One frame carries the copies of one ticket, one acknowledgement answers it.
+"""Frames of the transfer backends' own sockets: what a sender wants to write, and the receiver's answer.
 
-    connection: MAGIC, then frames
-    frame:      ticket u64, region_id u32, num_writes u32, num_writes x (dst_offset u64, num_bytes u64),
-    payload answer:     ticket u64, status u8
+    frame:  ticket u64, region_id u32, num_writes u32, num_writes x (dst_offset u64, num_bytes u64)
+    answer: ticket u64, status u8
 
-Integers are big-endian. The payload is the bytes of all writes in order, without padding.
+Integers are big-endian. What stands before and after a frame, a backend says in its own files.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from enum import IntEnum
 
 from runtime.kv.page_runs import Write
 
-MAGIC = b"pdctlkv1"
 MAX_WRITES = 4096  # per frame: bounds what a header may make the receiver allocate to 64 KiB
 
 _HEADER = struct.Struct("!QII")
@@ -35,13 +33,14 @@ class PeerClosed(Exception):
 
 
 class Status(IntEnum):
-    APPLIED = 0
-    NO_ROOM = 1  # the ticket is not, or no longer, allowed; the payload was thrown away
+    DONE = 0  # written or, where the answer comes before the write, granted
+    NO_ROOM = 1  # the ticket is not, or no longer, allowed
+    OUTSIDE = 2  # the ticket is for other bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """A frame without its payload: `spans` are (dst_offset, num_bytes), in payload order."""
+    """What a sender wants to write: `spans` are (dst_offset, num_bytes)."""
 
     ticket: int
     region_id: int
@@ -74,8 +73,8 @@ def read_answer(sock: socket.socket) -> tuple[int, Status]:
         raise FrameError(f"an answer with the unknown status {status}") from error
 
 
-def read_magic(sock: socket.socket) -> None:
-    if read_exactly(sock, len(MAGIC)) != MAGIC:
+def read_magic(sock: socket.socket, magic: bytes) -> None:
+    if read_exactly(sock, len(magic)) != magic:
         raise FrameError("the connection does not begin as a KV connection")
 
 

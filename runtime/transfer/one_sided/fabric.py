@@ -1,0 +1,59 @@
+"""What a one-sided library has to be able to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+
+class Copy(NamedTuple):
+    """One write: addresses in the sender's and in the receiver's process, both in registered memory."""
+
+    src_address: int
+    dst_address: int
+    num_bytes: int
+
+
+class Flight(Protocol):
+    """A batch of writes that was handed to the library."""
+
+    def is_applied(self) -> bool:
+        """Ask the library, without blocking. Raises TransferError, once, when the batch failed."""
+        ...
+
+
+class Peer(Protocol):
+    """The library's way to one receiver."""
+
+    def post(self, copies: Sequence[Copy]) -> Flight:
+        """Begin a batch. Does not wait for the receiver. Raises TransferError."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Fabric(Protocol):
+    """One library, opened. `post` and `is_applied` are called from several threads."""
+
+    name: str
+    max_writes_in_flight: int  # to one receiver
+    drain_s: float
+    """How long after the end of a broken batch its bytes can still land."""
+    needs_turns: bool
+    """Whether writes only land while the receiver calls `take_turn`."""
+
+    def register(self, address: int, num_bytes: int) -> None:
+        """Raises TransferError."""
+        ...
+
+    def describe(self) -> bytes:
+        """What a sender's `open` needs, about all memory registered so far."""
+        ...
+
+    def open(self, description: bytes) -> Peer:
+        """Raises TransferError when the description is not of this library."""
+        ...
+
+    def take_turn(self) -> None: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,1 @@
+"""What the transfer backends' own sockets share: frames, connections with their threads, grants."""
