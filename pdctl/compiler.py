@@ -98,9 +98,10 @@ def _process(slot: Slot, layout: Layout, programs: Programs) -> ProcessSpec:
 
 
 def _after(slot: Slot, layout: Layout) -> tuple[str, ...]:
-    """The router starts when all it routes to serves; engines start together."""
-    if slot.role is not RoleKind.ROUTER:
-        return ()
+    """The router starts when all it routes to serves; engines start together, but not on shared devices."""
+    part = _part(layout.topology, slot.role)
+    if isinstance(part, Role):
+        return () if part.devices_of is None else (f"{part.devices_of}-{slot.index}.0",)
     return tuple(leader.id for role in (RoleKind.PREFILL, RoleKind.DECODE) for leader in layout.leaders(role))
 
 

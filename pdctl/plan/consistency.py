@@ -84,12 +84,14 @@ def _ranks(plan: LaunchPlan) -> Iterator[Inconsistency]:
 
 
 def _devices(plan: LaunchPlan) -> Iterator[Inconsistency]:
-    """A device belongs to one process, and the environment shows a process just its own."""
+    """A device belongs to one process, or to two of which one starts after the other's instance serves; the
+    environment shows a process just its own.
+    """
     owners: dict[tuple[str, int], str] = {}
     for process in plan.processes:
         for index in process.device_indices:
             owner = owners.setdefault((process.node, index), process.id)
-            if owner != process.id:
+            if owner != process.id and f"{owner.rpartition('.')[0]}.0" not in process.after:
                 yield Inconsistency(
                     place=process.id, message=f"device {index} of `{process.node}` is `{owner}`'s"
                 )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from pdctl.diagnostics import Diagnostic
 from pdctl.inventory import Inventory, Node
@@ -29,7 +29,7 @@ def place(topology: Topology, inventory: Inventory) -> Placement:
     slots: list[Slot] = []
     diagnostics: list[Diagnostic] = []
     for role in topology.roles:
-        for placed in _place_role(topology, role, space):
+        for placed in _places_of(topology, role, space, slots):
             if isinstance(placed, Diagnostic):
                 diagnostics.append(placed)
                 break  # one report per role: the instances after it lack the same
@@ -102,6 +102,31 @@ def _place_role(topology: Topology, role: Role, space: _Space) -> Iterator[tuple
             )
             for rank, node in enumerate(picked)
         )
+
+
+def _places_of(
+    topology: Topology, role: Role, space: _Space, placed: Sequence[Slot]
+) -> Iterator[tuple[Slot, ...] | Diagnostic]:
+    if role.devices_of is None:
+        return _place_role(topology, role, space)
+    owners = tuple(slot for slot in placed if slot.role == role.devices_of)
+    return _beside(topology, role, space, owners)
+
+
+def _beside(
+    topology: Topology, role: Role, space: _Space, owners: Sequence[Slot]
+) -> Iterator[tuple[Slot, ...] | Diagnostic]:
+    """Each instance on the nodes and devices of the owners' instance of the same number."""
+    for index in range(role.instances):
+        hosts = [slot for slot in owners if slot.index == index]
+        num_devices = sum(len(slot.device_indices) for slot in hosts)
+        wanted = role.devices or role.parallel.num_devices
+        if not hosts or num_devices not in (0, wanted):  # none: the nodes have CPUs only
+            yield _nothing_to_share(topology, role, index=index, num_devices=num_devices if hosts else None)
+            return
+        for host in hosts:
+            space.num_processes[host.node.name] += 1
+        yield tuple(replace(host, role=RoleKind(role.name)) for host in hosts)
 
 
 def _candidates(role: Role, space: _Space) -> tuple[Node, ...] | Diagnostic:
@@ -179,6 +204,20 @@ def _no_room(
         path=f"{role.name}.instances",
         notes=(placed, f"{cluster}, with at most {largest} devices each", *chosen),
         help=f"raise `cluster.nodes`, lower `{role.name}.instances`, or spread it with `{role.name}.nodes`",
+    )
+
+
+def _nothing_to_share(topology: Topology, role: Role, *, index: int, num_devices: int | None) -> Diagnostic:
+    owner = f"{role.devices_of}-{index}"
+    wanted = role.devices or role.parallel.num_devices
+    found = f"there is no `{owner}`" if num_devices is None else f"`{owner}` has {num_devices} of them"
+    return Diagnostic(
+        code="PD412",
+        message=f"`{role.name}-{index}` has no {wanted} {_plural(wanted, 'device')} to share: {found}",
+        span=topology.source.key(role.name, "devices_of"),
+        path=f"{role.name}.devices_of",
+        notes=(f"`{role.name}-k` runs on the devices of `{role.devices_of}-k`",),
+        help="give both roles the same width, and this one no more instances than the other",
     )
 
 

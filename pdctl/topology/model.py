@@ -224,6 +224,7 @@ class Role:
     parallel: Parallel = field(default_factory=Parallel)
     on: tuple[str, ...] = ()  # node names, in the order to fill them; empty: any
     device_order: tuple[int, ...] = ()  # indices on a node, in the order to take them; empty: all, from 0
+    devices_of: RoleName | None = None  # share the devices of that role's instance of the same number
     port: int | None = None  # HTTP port of the first instance on a node
     bootstrap_port: int | None = None  # prefill only, likewise
     kv_events_port: int | None = None  # likewise; None: no events are published

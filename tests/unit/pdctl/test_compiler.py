@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pdctl.compiler import compile_plan
+from pdctl.plan.consistency import inconsistencies
 from pdctl.topology.model import Health, Model, Settings
 
 
@@ -77,3 +78,16 @@ def test_an_ipv6_address_is_bracketed_in_urls(make_topology, make_inventory, ref
     assert "http://[fd00::1]:30000" in plan.processes[-1].argv
     assert plan.processes[0].ready is not None
     assert plan.processes[0].ready.url == "http://[fd00::1]:30000/health"
+
+
+def test_on_shared_devices_an_instance_starts_after_the_other_serves(
+    make_topology, make_inventory, reference_programs
+):
+    """And the plan says so with enough for its consistency check, which else finds a device given twice."""
+    topology = make_topology(decode={"devices_of": "prefill"})
+    plan = compile_plan(topology, make_inventory(1, 1), reference_programs)
+    assert [process.after for process in plan.processes[:2]] == [(), ("prefill-0.0",)]
+    assert inconsistencies(plan) == ()
+    prefill, decode, router = plan.processes
+    at_once = replace(plan, processes=(prefill, replace(decode, after=()), router))
+    assert "device 0 of `n1` is `prefill-0.0`'s" in [each.message for each in inconsistencies(at_once)]

@@ -30,6 +30,7 @@ SHIPPED = (
     "deepseek_v3_2p2d",
     "gb200_mnnvl",
     "gpt_oss_2p2d",
+    "h200_1p1d",
     "hetero_tp4_dp4",
     "llama_1p1d",
     "qwen3_nixl",

@@ -91,3 +91,42 @@ def test_devices_that_a_role_may_not_use_are_no_room(make_topology, make_invento
     topology = make_topology(decode={"instances": 2, "device_order": (7,)})
     (fault,) = place(topology, make_inventory(1, 8)).diagnostics
     assert (fault.code, fault.notes[-1]) == ("PD401", "it may use devices 7")
+
+
+def test_instances_on_the_devices_of_others_take_those_of_the_same_number(make_topology, make_inventory):
+    topology = make_topology(
+        prefill={"instances": 2, "parallel": Parallel(tp=2)},
+        decode={"instances": 2, "parallel": Parallel(tp=2), "devices_of": "prefill"},
+    )
+    assert places(place(topology, make_inventory(1, 4))) == [
+        ("prefill-0.0", "n1", (0, 1)),
+        ("prefill-1.0", "n1", (2, 3)),
+        ("decode-0.0", "n1", (0, 1)),
+        ("decode-1.0", "n1", (2, 3)),
+        ("router-0.0", "n1", ()),
+    ]
+
+
+def test_devices_can_be_shared_over_several_nodes(make_topology, make_inventory):
+    wide = {"nodes": 2, "parallel": Parallel(tp=16)}
+    topology = make_topology(prefill=wide, decode={**wide, "devices_of": "prefill"})
+    assert [(name, node) for name, node, _ in places(place(topology, make_inventory(2, 8)))][2:4] == [
+        ("decode-0.0", "n1"),
+        ("decode-0.1", "n2"),
+    ]
+
+
+def test_an_instance_with_nothing_of_its_width_to_share_is_told(make_topology, make_inventory):
+    more = make_topology(decode={"instances": 2, "devices_of": "prefill"})
+    wider = make_topology(decode={"parallel": Parallel(tp=2), "devices_of": "prefill"})
+    for topology, message in (
+        (more, "`decode-1` has no 1 device to share: there is no `prefill-1`"),
+        (wider, "`decode-0` has no 2 devices to share: `prefill-0` has 1 of them"),
+    ):
+        (fault,) = place(topology, make_inventory(1, 8)).diagnostics
+        assert (fault.code, fault.message) == ("PD412", message)
+
+
+def test_on_cpu_nodes_sharing_is_being_on_the_same_node(make_topology, make_inventory):
+    topology = make_topology(decode={"devices_of": "prefill"})
+    assert [node for _, node, _ in places(place(topology, make_inventory(2)))][:2] == ["n1", "n1"]

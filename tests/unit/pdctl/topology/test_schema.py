@@ -46,7 +46,7 @@ SECTIONS: list[tuple[tuple[str, ...], type, set[str]]] = [
     (("transfer", "nixl"), Nixl, set()),
     (("transfer", "ascend"), Ascend, set()),
     (("defaults",), Settings, set()),
-    (("prefill",), Role, {"name"}),
+    (("prefill",), Role, {"name", "devices_of"}),
     (("decode",), Role, {"name"}),
     (("prefill", "parallel"), Parallel, set()),
     (("router",), Router, set()),
