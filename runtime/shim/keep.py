@@ -14,6 +14,7 @@ from .record import (
     PLAN,
     RequestError,
     check_name,
+    is_elsewhere,
     lock_file,
     make_private_dirs,
     process_ids,
@@ -34,7 +35,7 @@ def list_deployments(root: str) -> list[str]:
     return sorted(found)
 
 
-def forget(root: str, deployment: str, keeps_plan: bool) -> dict:
+def forget(root: str, deployment: str, node: object, keeps_plan: bool) -> dict:
     """Remove every ended process's directory with its output. Living processes keep theirs and are named.
 
     With the last one goes what else is kept of the deployment, unless other nodes still need it.
@@ -44,6 +45,8 @@ def forget(root: str, deployment: str, keeps_plan: bool) -> dict:
     kept = living_below(deployment_dir, table)
     for process_id in process_ids(deployment_dir):
         process_dir = os.path.join(deployment_dir, process_id)
+        if is_elsewhere(process_dir, node):
+            continue
         lock = lock_file(os.path.join(process_dir, LOCK))
         if lock is None or Family(process_dir, table, boot).members:
             kept.add(process_id)
@@ -51,7 +54,7 @@ def forget(root: str, deployment: str, keeps_plan: bool) -> dict:
             shutil.rmtree(process_dir)
         if lock is not None:
             os.close(lock)
-    if not kept and not keeps_plan:
+    if not kept and not keeps_plan and not process_ids(deployment_dir):
         for name in (PLAN, HISTORY):
             _remove(os.path.join(deployment_dir, name))
         if not os.path.exists(os.path.join(deployment_dir, RECORD)):  # else the last `unlock` does it

@@ -66,6 +66,13 @@ def process_ids(deployment_dir: str) -> list[str]:
     return [name for name in names if os.path.isdir(os.path.join(deployment_dir, name))]
 
 
+def is_elsewhere(process_dir: str, node: object) -> bool:
+    """Whether the process belongs to another node: nodes may share a file system, a home for example."""
+    runs = run_ids(process_dir) if node is not None else []
+    owner = read_json(os.path.join(process_dir, runs[-1], SPEC)).get("node") if runs else None
+    return owner is not None and owner != node
+
+
 def make_private_dirs(path: str) -> None:
     """Environments may hold secrets, so directories that we make are the user's alone."""
     old = os.umask(0o077)
