@@ -47,6 +47,7 @@ _SHARED_MODULES = frozenset(
         "ssh_addresses",
         "ssh_faults",
         "ssh_login",
+        "ssh_operator",
         "shell",
         "shimmed",
         "streams",

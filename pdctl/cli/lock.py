@@ -16,7 +16,10 @@ from pdctl.cli.usage import UsageFault
 app = new_app()
 
 Deployment = Annotated[
-    str, typer.Argument(metavar="NAME", help="The deployment.", autocompletion=complete_deployments)
+    str,
+    typer.Argument(
+        metavar="NAME|FILE", help="The deployment, or its topology.", autocompletion=complete_deployments
+    ),
 ]
 
 
@@ -26,23 +29,24 @@ def lock() -> None:
 
 
 @verb(app, example="pdctl lock show laptop-1p1d")
-def show(ctx: typer.Context, name: Deployment, as_json: AsJson = False) -> None:
+def show(ctx: typer.Context, target: Deployment, as_json: AsJson = False) -> None:
     """Show who works on a deployment.
 
     Who, from which machine, with which command, since when.
     """
+    from pdctl.cli.targets import deployment_of
     from pdctl.lifecycle.lock import lock_of
     from pdctl.views.lock import lock_lines
 
     with output_of(ctx, as_json=as_json) as output:
-        state = lock_of(name)
+        state = lock_of(deployment_of(target))
         output.show(state, lock_lines(state, output.out))
 
 
 @verb(app, example="pdctl lock break laptop-1p1d", name="break")
 def break_(
     ctx: typer.Context,
-    name: Deployment,
+    target: Deployment,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -50,10 +54,12 @@ def break_(
 
     Only when the holder will never give it back: two who work at once undo each other's doing.
     """
+    from pdctl.cli.targets import deployment_of
     from pdctl.lifecycle.lock import break_lock, lock_of
     from pdctl.views.lock import broken_lines, lock_lines
 
     with output_of(ctx, as_json=as_json) as output:
+        name = deployment_of(target)
         state = lock_of(name)
         if state.holder is not None and not yes:
             if not sys.stdin.isatty():

@@ -150,8 +150,12 @@ class ShimmedExecutor:
     def forget(self, deployment: str, *, keeps_plan: bool = False) -> ForgetOutcome:
         kept: set[str] = set()
         unreachable: list[UnreachableNode] = []
-        request = {"keeps_plan": keeps_plan}
-        results = self._machines.ask_all(lambda link: link.call("forget", [link.root(), deployment], request))
+
+        def forget_on(link: NodeLink) -> Fields:
+            request = {"node": link.name, "keeps_plan": keeps_plan}
+            return link.call("forget", [link.root(), deployment], request)
+
+        results = self._machines.ask_all(forget_on)
         for link, answer in zip(self._machines.links, results, strict=True):
             if isinstance(answer, UnreachableError):
                 unreachable.append(lost_node(link.label, answer))

@@ -27,10 +27,10 @@ def _entries(name: str) -> tuple[AuditEntry, ...]:
     """From the nodes too while it is up: other operators' acts stand there alone."""
     store = records()
     is_down = name in store.audited_names() and name not in store.names()
-    own = read_audit(store.audit_path(name))
     if is_down:
-        return merged(own)
-    deployment = open_deployment(name)
+        return merged(read_audit(store.audit_path(name)))
+    deployment = open_deployment(name)  # raises for what can't be a name
+    own = read_audit(store.audit_path(name))
     try:
         there = deployment.executor.history(name)
     except DiagnosticError:

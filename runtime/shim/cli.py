@@ -89,7 +89,7 @@ def _call_housekeeping(verb: str, names: list[str], request: dict) -> object:
         return keep.list_deployments(*_names(names, 1, 1))
     root, deployment = _names(names, 2, 2)
     if verb == "forget":
-        return keep.forget(root, deployment, bool(request.get("keeps_plan")))
+        return keep.forget(root, deployment, request.get("node"), bool(request.get("keeps_plan")))
     if verb == "keep":
         return keep.keep(root, deployment, request)
     if verb == "kept":

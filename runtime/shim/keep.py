@@ -12,8 +12,10 @@ from .record import (
     LOCK,
     MAX_FILE_BYTES,
     PLAN,
+    REMOVING,
     RequestError,
     check_name,
+    is_elsewhere,
     lock_file,
     make_private_dirs,
     process_ids,
@@ -34,7 +36,7 @@ def list_deployments(root: str) -> list[str]:
     return sorted(found)
 
 
-def forget(root: str, deployment: str, keeps_plan: bool) -> dict:
+def forget(root: str, deployment: str, node: object, keeps_plan: bool) -> dict:
     """Remove every ended process's directory with its output. Living processes keep theirs and are named.
 
     With the last one goes what else is kept of the deployment, unless other nodes still need it.
@@ -44,14 +46,20 @@ def forget(root: str, deployment: str, keeps_plan: bool) -> dict:
     kept = living_below(deployment_dir, table)
     for process_id in process_ids(deployment_dir):
         process_dir = os.path.join(deployment_dir, process_id)
-        lock = lock_file(os.path.join(process_dir, LOCK))
+        if is_elsewhere(process_dir, node):
+            continue
+        try:
+            lock = lock_file(os.path.join(process_dir, LOCK))
+        except FileNotFoundError:  # another call was faster
+            continue
         if lock is None or Family(process_dir, table, boot).members:
             kept.add(process_id)
         else:
-            shutil.rmtree(process_dir)
+            _remove_tree(process_dir)
         if lock is not None:
             os.close(lock)
-    if not kept and not keeps_plan:
+    _remove_what_a_killed_call_left(deployment_dir)
+    if not kept and not keeps_plan and not process_ids(deployment_dir):
         for name in (PLAN, HISTORY):
             _remove(os.path.join(deployment_dir, name))
         if not os.path.exists(os.path.join(deployment_dir, RECORD)):  # else the last `unlock` does it
@@ -86,6 +94,25 @@ def kept(root: str, deployment: str) -> dict:
         "pending": pending if isinstance(pending, list) else [],
         "content": content if isinstance(content, str) else None,
     }
+
+
+def _remove_tree(process_dir: str) -> None:
+    """Gone at once for all who look, so that no node takes what is left of it for its own."""
+    parent, name = os.path.split(process_dir)
+    removing = os.path.join(parent, "%s%s" % (REMOVING, name))
+    shutil.rmtree(removing, ignore_errors=True)  # of a call that was killed
+    os.rename(process_dir, removing)
+    shutil.rmtree(removing, ignore_errors=True)  # another call may be at it, too
+
+
+def _remove_what_a_killed_call_left(deployment_dir: str) -> None:
+    try:
+        names = os.listdir(deployment_dir)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name in names:
+        if name.startswith(REMOVING):
+            shutil.rmtree(os.path.join(deployment_dir, name), ignore_errors=True)
 
 
 def _remove(path: str) -> None:

@@ -22,6 +22,7 @@ STATUS = "status.json"
 EXIT = "exit.json"
 OUTPUT = "output.log"
 OUTPUT_ROTATED = "output.log.1"
+REMOVING = ".removing-"  # begins the name of a directory that is none any more
 EXIT_BYTES = 4096
 MAX_FILE_BYTES = 8 << 20
 MAX_TRIES = 1000
@@ -67,7 +68,18 @@ def process_ids(deployment_dir: str) -> list[str]:
         names = sorted(os.listdir(deployment_dir))
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return [name for name in names if os.path.isdir(os.path.join(deployment_dir, name))]
+    return [
+        name
+        for name in names
+        if not name.startswith(REMOVING) and os.path.isdir(os.path.join(deployment_dir, name))
+    ]
+
+
+def is_elsewhere(process_dir: str, node: object) -> bool:
+    """Whether the process belongs to another node: nodes may share a file system, a home for example."""
+    runs = run_ids(process_dir) if node is not None else []
+    owner = read_json(os.path.join(process_dir, runs[-1], SPEC)).get("node") if runs else None
+    return owner is not None and owner != node
 
 
 def make_private_dirs(path: str) -> None:

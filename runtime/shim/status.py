@@ -11,7 +11,7 @@ import time
 
 from .family import Family, living_below
 from .proc import NODE_VARIABLE, PROCESS_VARIABLE, Table, boot_id
-from .record import EXIT, SPEC, process_ids, read_json
+from .record import EXIT, SPEC, is_elsewhere, process_ids, read_json
 
 SETTLE_TRIES = 20
 SETTLE_S = 0.01
@@ -21,7 +21,11 @@ def status(root: str, deployment: str, node: object) -> list[dict]:
     """One entry per process. With a node's name, other nodes' (on a shared file system) are left out."""
     deployment_dir = os.path.join(root, deployment)
     table, boot = Table(), boot_id()
-    names = set(process_ids(deployment_dir))
+    names = {
+        name
+        for name in process_ids(deployment_dir)
+        if not is_elsewhere(os.path.join(deployment_dir, name), node)
+    }
     names |= living_below(deployment_dir, table)
     entries = [_settled(deployment_dir, name, table, boot) for name in sorted(names)]
     return [entry for entry in entries if entry and (node is None or entry["node"] in (None, node))]

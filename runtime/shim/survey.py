@@ -65,7 +65,7 @@ def _answer(root: str, question: dict) -> dict:
 
 
 def _meet(questions: list[dict], answers: list[dict]) -> None:
-    """One process listens for all nodes that this machine stands for; of some, nobody is to listen anywhere."""
+    """One process listens for all nodes that this machine stands for. To some, nobody is to come."""
     if not any("listen" in question for question in questions):
         return
     from .meeting import attend, open_doors

@@ -200,6 +200,20 @@ def test_forgetting_keeps_what_lives_and_the_last_unlock_leaves_nothing(node):
     assert not node.root.exists()
 
 
+def test_nodes_that_share_a_file_system_leave_each_others_processes_alone(node):
+    node.start("a-0.0", "sleep", "100", node="n1")
+    node.start("b-0.0", "true", node="n2")
+    assert [entry["process_id"] for entry in node.ask("status", request={"node": "n1"})] == ["a-0.0"]
+    assert node.ask("forget", request={"node": "n3"}) == {"kept": ["a-0.0"]}
+    assert node.run_dir("b-0.0").is_dir()
+    node.stop("a-0.0", "b-0.0")
+    assert node.ask("forget", request={"node": "n1"}) == {"kept": []}
+    assert (node.run_dir("a-0.0").exists(), node.run_dir("b-0.0").is_dir()) == (False, True)
+    (node.root / "demo" / ".removing-c-0.0" / "000001").mkdir(parents=True)  # of a call that was killed
+    assert node.ask("forget", request={"node": "n2"}) == {"kept": []}
+    assert not node.root.exists()
+
+
 def test_a_held_lock_names_its_holder_and_yields_to_a_matching_replacement_only(node):
     first, second, third = ({"token": token} for token in ("t1", "t2", "t3"))
     node.ask("lock", request={"owner": first})
@@ -213,7 +227,7 @@ def test_a_held_lock_names_its_holder_and_yields_to_a_matching_replacement_only(
         "acquired": False,
         "holder": second,
     }
-    assert node.ask("holder") == {"holder": second}
+    assert node.ask("holder") == {"holder": second, "pending": []}
 
 
 def test_a_damaged_lock_file_locks_nobody_out(node):
@@ -232,3 +246,97 @@ def test_a_damaged_lock_file_locks_nobody_out(node):
 )
 def test_a_request_that_makes_no_sense_is_answered(node, argv, error):
     assert node.ask_names(*argv) == {"error": error}
+
+
+# --- What is proven after the end ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def nvidia_smi(tmp_path, monkeypatch):
+    """`nvidia_smi(text, code)` puts a program of that name on PATH: no machine of ours has such devices."""
+
+    def install(text: str, code: int = 0) -> None:
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        program = folder / "nvidia-smi"
+        program.write_text(f"#!/bin/sh\nprintf '{text}'\nexit {code}\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    return install
+
+
+def test_device_memory_held_for_our_dead_processes_is_told(node, nvidia_smi):
+    """Of others', and of numbers that live again, nothing."""
+    nvidia_smi(f"999999, 512, GPU-1\\n999998, 5, GPU-1\\n{os.getpid()}, 7, GPU-2\\n999997, [N/A], GPU-2\\n")
+    found = node.ask("prove", request={"queries": [], "pids": [999999, 999997, os.getpid()]})
+    assert found["devices"] == {
+        "held": [
+            {"pid": 999999, "used_mib": 512, "device": "GPU-1"},
+            {"pid": 999997, "used_mib": None, "device": "GPU-2"},
+        ],
+        "unproven": None,
+    }
+
+
+def test_a_driver_that_does_not_answer_proves_nothing(node, nvidia_smi):
+    nvidia_smi("Failed to initialize NVML", 255)
+    devices = node.ask("prove", request={"pids": []})["devices"]
+    assert devices == {"held": [], "unproven": "`nvidia-smi` failed: Failed to initialize NVML"}
+
+
+def test_what_lives_and_what_listens_is_told(node):
+    node.start("a-0.0", "sleep", "100")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        queries = [{"host": "127.0.0.1", "port": server.getsockname()[1]}]
+        found = node.ask("prove", request={"queries": queries, "pids": []})
+    assert found["processes"] == ["a-0.0"]
+    assert [port["pid"] for port in found["ports"]] == [os.getpid()]
+
+
+def test_history_is_appended_and_bounded(node):
+    for number in range(3):
+        node.ask("note", request={"entry": {"n": number, "text": "x" * 10}})
+    path = node.root / "demo" / "history.jsonl"
+    with path.open("a") as file:
+        file.write('{"cut off')
+    node.ask("note", request={"entry": {"n": 3}})
+    assert [entry["n"] for entry in node.ask("history")] == [0, 1, 2, 3]
+    path.write_text("".join(json.dumps({"n": number, "text": "x" * 1000}) + "\n" for number in range(300)))
+    node.ask("note", request={"entry": {"n": 300}})
+    kept = [entry["n"] for entry in node.ask("history")]
+    assert kept[-1] == 300
+    assert 100 < len(kept) < 200
+    assert node.ask("note", request={"entry": {"text": "x" * 20_000}})["error"].startswith("`entry` is not")
+
+
+def test_several_calls_in_one_fail_one_by_one(node):
+    place = [str(node.root), "demo"]
+    calls = [
+        {"verb": "start", "names": [*place, "a-0.0"], "request": node.spec("a-0.0", "sleep", "100")},
+        {"verb": "explode", "names": place},
+        {"verb": "status", "names": place},
+    ]
+    started, failed, status = node.ask_names("do", request={"calls": calls})
+    assert started["answer"]["started"] is True
+    assert failed == {"error": "unknown verb `explode`"}
+    assert [entry["process_id"] for entry in status["answer"]] == ["a-0.0"]
+    assert "can't be one of several" in node.ask_names("do", request={"calls": [{"verb": "logs"}]})["error"]
+
+
+def test_the_same_start_asked_for_twice_is_one_start_even_when_it_has_ended(node, wait_until):
+    first = node.start("a-0.0", "true", start_id="s1")
+    wait_until(lambda: node.status("a-0.0")["state"] == "exited")
+    assert node.start("a-0.0", "true", start_id="s1") == first
+    assert node.start("a-0.0", "true", start_id="s2")["run_id"] == "000002"
+
+
+def test_byte_code_is_kept_beside_the_shim_and_a_damaged_one_is_done_without(node):
+    node.ask("status")
+    (code,) = node.archive.parent.glob("shim.*.pyc")
+    whole = code.read_bytes()
+    assert code.stat().st_mode & 0o777 == 0o600
+    for damaged in (b"", whole[:100], whole[:-1] + b"x", b"x" + whole[1:]):
+        code.write_bytes(damaged)
+        assert node.ask("status") == []
+        assert code.read_bytes()[:12] == whole[:12]

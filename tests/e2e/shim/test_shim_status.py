@@ -168,6 +168,7 @@ def test_a_process_is_found_after_its_directory_was_removed(node, is_alive, wait
         "was_alive": True,
         "killed": False,
         "elapsed_s": 0,
+        "pids": [pid],
         "survivors": [],
     }
     assert not is_alive(pid)

@@ -43,6 +43,10 @@ class Host:
         return self.claim.folder / self.name
 
     @property
+    def mac(self) -> str:
+        return f"02:77:{self.claim.number:02x}:00:{self.index // 256:02x}:{self.index % 256:02x}"
+
+    @property
     def nic(self) -> str:
         """The host's end of the cable is `eth0`; this is the other one, on the bridge."""
         return self.claim.port_name(self.index)
@@ -83,7 +87,8 @@ class Host:
 
     def plug_in(self) -> None:
         _ip(
-            f"link add {self.nic} type veth peer name eth0 netns {self.init_pid}",
+            # The same card after a reboot: others remember its number for up to a minute.
+            f"link add {self.nic} type veth peer name eth0 address {self.mac} netns {self.init_pid}",
             f"link set {self.nic} master {self.claim.bridge} up",
         )
         assert self._power is not None
@@ -128,6 +133,10 @@ class Host:
         shape = ("root", "tbf", "rate", rate, "burst", "10k", "latency", "400ms")
         self.console("tc", "qdisc", "replace", "dev", "eth0", *shape)
         subprocess.run(["tc", "qdisc", "replace", "dev", self.nic, *shape], check=True)
+
+    def lose(self, percent: int) -> None:
+        """Drop this share of the packets that come in, by chance."""
+        self._filter([f'iifname "eth0" numgen random mod 100 < {percent} drop'])
 
     def heal(self) -> None:
         """Undo whatever was done to the network and to sshd."""

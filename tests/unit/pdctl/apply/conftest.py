@@ -72,6 +72,7 @@ class ScriptedCluster:
     calls: list[str] = field(default_factory=list)
     taken: dict[int, PortAnswer] = field(default_factory=dict)
     outputs: dict[str, tuple[CommandOutput, ...]] = field(default_factory=dict)
+    commands: list[NodeCommand] = field(default_factory=list)
     canary: list[ProbeAnswer] = field(default_factory=list)
     survivors: dict[str, StopOutcome] = field(default_factory=dict)
     urls: dict[str, str] = field(default_factory=dict)
@@ -167,6 +168,7 @@ class ScriptedCluster:
 
     def run(self, command: NodeCommand) -> LineStream:
         self.calls.append(f"run {command.argv[-1]} on {command.node}")
+        self.commands.append(command)
         return LineStream(list(self.outputs[command.argv[-1]]))
 
 

@@ -179,7 +179,7 @@ def test_a_preparation_that_says_nothing_is_told_by_its_last_lines(builtin_plan,
     with pytest.raises(DiagnosticError) as raised:
         bring(builtin_plan)
     (fault,) = raised.value.diagnostics
-    assert fault.message == "preparing `n1` failed with signal 9"
+    assert fault.message == "preparing n1 failed with signal 9"
     assert fault.excerpts[0].lines == ("boom",)
 
 

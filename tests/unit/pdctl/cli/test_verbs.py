@@ -178,3 +178,13 @@ def test_an_unknown_model_is_a_diagnostic_in_the_runtimes_own_words(pdctl: Pdctl
 
 def test_quiet_keeps_errors(pdctl: Pdctl, broken: str) -> None:
     assert pdctl("--quiet", "validate", broken).err != ""
+
+
+@pytest.mark.parametrize("verb", [("history",), ("lock", "show")])
+@pytest.mark.parametrize(("word", "code"), [("no^name", "PD608"), ("nowhere", "PD608"), ("no.yaml", "PD101")])
+def test_what_is_no_deployment_has_no_history_and_no_lock(
+    pdctl: Pdctl, verb: tuple[str, ...], word: str, code: str
+) -> None:
+    ran = pdctl(*verb, word)
+    assert ran.code == 1
+    assert ran.err.startswith(f"error[{code}]")

@@ -204,7 +204,10 @@ def test_forget_clears_the_nodes_it_reaches_and_tells_the_others(make_executor, 
     executor, shells = make_executor([lost], [{"kept": ["a-0.0"]}])
     outcome = executor.forget("demo", keeps_plan=True)
     assert (outcome.kept, [node.name for node in outcome.unreachable]) == (("a-0.0",), ["n1"])
-    assert shells[1].calls[0] == (["py", "-I", "-S", SHIM, "forget", "/runs", "demo"], {"keeps_plan": True})
+    assert shells[1].calls[0] == (
+        ["py", "-I", "-S", SHIM, "forget", "/runs", "demo"],
+        {"node": "n2", "keeps_plan": True},
+    )
 
 
 def test_of_kept_plans_the_newest_wins(make_executor, lost):
