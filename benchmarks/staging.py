@@ -73,9 +73,8 @@ def compare_copies() -> None:
     ):
         rounds = [(seconds(lambda: plain.copy_(block)), seconds(act)) for _ in range(20 * NUM_ROUNDS)]
         ratio = statistics.median(one / two for one, two in rounds)
-        print(
-            f"{name}: {size / statistics.median(two for _, two in rounds) / 1e6:.0f} MB/s, {ratio:.2f} of a copy"
-        )
+        speed = size / statistics.median(two for _, two in rounds) / 1e6
+        print(f"{name}: {speed:.0f} MB/s, {ratio:.2f} of a copy")
     rank.backend.close()
 
 
@@ -102,9 +101,8 @@ def compare_sends(name: str) -> None:
         ]
         megabytes = num_requests * REQUEST_PAGES * PAGE_SIZE * receiver.layout.token_bytes / 1e6
         staged, sliced = (megabytes / statistics.median(column) for column in zip(*rounds, strict=True))
-        print(
-            f"{num_requests} {staged:.0f} {sliced:.0f} {statistics.median(two / one for one, two in rounds):.1f}"
-        )
+        ratio = statistics.median(two / one for one, two in rounds)
+        print(f"{num_requests} {staged:.0f} {sliced:.0f} {ratio:.1f}")
     for rank, _, session, staged in ways:
         staged.close()
         session.close()
