@@ -13,6 +13,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 os.environ.setdefault("UCX_TLS", "tcp,self")
 
@@ -96,7 +97,7 @@ def compare_sends(name: str) -> None:
     print(f"{name}: requests of 256 tokens, staged MB/s, per slice MB/s, times as fast")
     for num_requests in (1, 8):
         rounds = [
-            tuple(seconds(lambda: send_all(ways, num_requests, is_staged)) for is_staged in (True, False))
+            tuple(seconds(partial(send_all, ways, num_requests, is_staged)) for is_staged in (True, False))
             for _ in range(NUM_ROUNDS)
         ]
         megabytes = num_requests * REQUEST_PAGES * PAGE_SIZE * receiver.layout.token_bytes / 1e6

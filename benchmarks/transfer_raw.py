@@ -75,7 +75,7 @@ def bare_nixl(
     backend, memory: bytearray, remote: int, description: bytes
 ) -> Callable[[Sequence[Write]], None]:
     """A transfer, and a loop that asks for its end."""
-    peer, local = backend.fabric.open(opened), ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    peer, local = backend.fabric.open(description), ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
     def send(writes: Sequence[Write]) -> None:
         flight = peer.post([Copy(local + one[0], remote + one[1], one[2]) for one in writes])
