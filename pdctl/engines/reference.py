@@ -27,6 +27,12 @@ class ReferenceEngine:
             "waiting-timeout",
             "heartbeat-interval",
             "verify-kv",
+            "transfer-threads",
+            "transfer-queues",
+            "staging",
+            "staging-block-mb",
+            "staging-pool-mb",
+            "nixl-plugin",
             "tp-size",
             "tp",
             "attn-dp-size",
@@ -118,7 +124,21 @@ def _transfer_flags(topology: Topology) -> list[str]:
         "--waiting-timeout": transfer.waiting_timeout_s,
         "--heartbeat-interval": transfer.heartbeat_interval_s,
     }
-    flags = [word for flag, value in seconds.items() if value is not None for word in (flag, f"{value:g}")]
+    sizes = {
+        "--transfer-threads": transfer.threads,
+        "--transfer-queues": transfer.queues,
+        "--staging-block-mb": transfer.staging.buffer_mb,
+        "--staging-pool-mb": transfer.staging.pool_mb,
+    }
+    numbers = {**seconds, **sizes}
+    flags = [
+        word
+        for flag, value in numbers.items()
+        if value is not None
+        for word in (flag, str(value) if isinstance(value, int) else f"{value:g}")
+    ]
+    flags += ["--staging", transfer.staging.mode] if transfer.staging.mode != "auto" else []
+    flags += ["--nixl-plugin", transfer.nixl.plugin] if transfer.nixl.plugin is not None else []
     return [*flags, "--verify-kv"] if transfer.verify_kv else flags
 
 

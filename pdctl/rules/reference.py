@@ -10,7 +10,7 @@ from pdctl.rules.base import at_value
 from pdctl.topology.model import Role, Topology, Transfer
 from pdctl.topology.source import DocumentPath, dotted
 
-BACKENDS = ("tcp",)
+BACKENDS = ("tcp", "mooncake", "nixl")
 
 
 def _widths_are_served(topology: Topology) -> Iterable[Diagnostic]:
@@ -68,30 +68,29 @@ def _model_is_a_path(topology: Topology) -> Iterable[Diagnostic]:
 
 
 def _no_settings_of_other_backends(topology: Topology) -> Iterable[Diagnostic]:
-    """Fields of the schema that only other engines read."""
+    """Fields of the schema that only other engines, or other backends of this one, read."""
     transfer, default = topology.transfer, Transfer()
+    has_queues, is_nixl = transfer.backend != "tcp", transfer.backend == "nixl"
     absent: Mapping[str, bool] = {
         "heartbeat_max_failures": transfer.heartbeat_max_failures is None,
         "ib_devices": transfer.ib_devices is None,
         "nvlink": transfer.nvlink == default.nvlink,
-        "staging": transfer.staging == default.staging,
-        "threads": transfer.threads is None,
-        "queues": transfer.queues is None,
-        "nixl": transfer.nixl == default.nixl,
+        "threads": transfer.threads is None or has_queues,
+        "queues": transfer.queues is None or has_queues,
+        "nixl": transfer.nixl == default.nixl or (is_nixl and not transfer.nixl.params),
         "ascend": transfer.ascend == default.ascend,
     }
     paths: list[DocumentPath] = [("transfer", name) for name, is_absent in absent.items() if not is_absent]
     paths += [(role.name, "kv_events_port") for role in topology.roles if role.kv_events_port is not None]
-    yield from (
-        Diagnostic(
+    for path in paths:
+        where = f" with the backend `{transfer.backend}`" if path[0] == "transfer" else ""
+        yield Diagnostic(
             code="PD250",
-            message=f"the reference engine has no setting `{dotted(path)}`",
+            message=f"the reference engine has no setting `{dotted(path)}`{where}",
             span=topology.source.key(*path),
             path=dotted(path),
             help="remove it, or choose `engine.kind: sglang`",
         )
-        for path in paths
-    )
 
 
 def _backend_is_known(topology: Topology) -> Iterable[Diagnostic]:

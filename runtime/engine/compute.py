@@ -62,12 +62,15 @@ class Model:
     sampler: Sampler
     allocators: tuple[PageSource, ...]  # one per attention-DP rank
     layout: KVLayout  # of one rank's pool; all ranks have equal ones
-    num_kv_heads: int  # the model's, over all ranks
-    kind: KVKind = KVKind.HEADS
+    num_kv_heads: int  # the model's, over all ranks; 1 where slots are latent rows
     pool: memoryview  # all bytes of this rank's pool, writable; empty when it is in device memory
     vocab_size: int
     context_len: int
     eos_token_ids: frozenset[int]
+
+    @property
+    def kind(self) -> KVKind:
+        return KVKind.LATENT if self.layout.planes_per_layer == 1 else KVKind.HEADS
 
     @property
     def num_pool_tokens(self) -> int:

@@ -69,8 +69,9 @@ def kv_layout(config: ModelConfig, settings: EngineSettings, dtype: torch.dtype,
         num_pages=1,
         page_size=settings.page_size,
         num_kv_heads=len(heads.keys),
-        head_dim=config.head_dim,
+        head_dim=config.slot_dim,
         dtype_bytes=dtype.itemsize,
+        planes_per_layer=2 if config.latent is None else 1,
     )
     if settings.max_total_tokens is not None:
         num_pages = one_page.num_pages_for(settings.max_total_tokens)

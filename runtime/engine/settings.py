@@ -27,6 +27,13 @@ class EngineSettings:
     port: int
     mode: Mode
     transfer_backend: str
+    transfer_threads: int | None  # of a rank's sends; None: by the number of CPUs
+    transfer_queues: int
+    ib_devices: tuple[str, ...]
+    nixl_plugin: str
+    staging: bool  # head slices by way of staging buffers, between unequal attention splits
+    staging_block_mb: int | None  # None: one prefill chunk
+    staging_pool_mb: int  # of a decode rank
     bootstrap_port: int
     page_size: int
     dtype: str
@@ -81,6 +88,13 @@ def parse_settings(argv: Sequence[str] | None = None) -> EngineSettings:
     add("--port", type=int, default=30000)
     add("--disaggregation-mode", dest="mode", type=Mode, choices=list(Mode), default=Mode.UNIFIED)
     add("--disaggregation-transfer-backend", dest="transfer_backend", default="tcp")
+    add("--transfer-threads", type=_positive, help="of a rank's sends (default: by the number of CPUs)")
+    add("--transfer-queues", type=_positive, default=4, help="queues that receivers are dealt out to")
+    add("--disaggregation-ib-device", dest="ib_devices", type=_names, default=(), metavar="NAME,NAME")
+    add("--nixl-plugin", default="UCX", help="what NIXL moves bytes with")
+    add("--staging", type=_switch, default=True, metavar="on|off", help="between unequal attention splits")
+    add("--staging-block-mb", type=_positive, help="of one staged block, MiB (default: one prefill chunk)")
+    add("--staging-pool-mb", type=_positive, default=256, help="of a decode rank's staging pool, MiB")
     add("--disaggregation-bootstrap-port", dest="bootstrap_port", type=int, default=8998)
     add("--page-size", type=_positive, default=16, help="token slots per KV page")
     add("--dtype", choices=["float32", "bfloat16", "float16"], default="float32")
@@ -152,6 +166,16 @@ def _address(text: str) -> str:
     if not host or not port.isdecimal():
         raise argparse.ArgumentTypeError(f"must be HOST:PORT, found `{text}`")
     return text
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, text.split(",")))
+
+
+def _switch(text: str) -> bool:
+    if text not in ("on", "off"):
+        raise argparse.ArgumentTypeError(f"must be `on` or `off`, found `{text}`")
+    return text == "on"
 
 
 def _positive(text: str) -> int:

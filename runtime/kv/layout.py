@@ -19,6 +19,7 @@ class KVLayout:
     num_kv_heads: int
     head_dim: int
     dtype_bytes: int
+    planes_per_layer: int = 2  # K and V; 1 where a slot is one latent row (MLA), of one head
 
     @property
     def head_bytes(self) -> int:
@@ -32,21 +33,21 @@ class KVLayout:
 
     @property
     def plane_bytes(self) -> int:
-        """Bytes of one layer's whole K or V."""
+        """Bytes of one layer's whole K or V, or of its latent rows."""
         return self.num_pages * self.page_bytes
 
     @property
     def total_bytes(self) -> int:
-        return 2 * self.num_layers * self.plane_bytes
+        return self.planes_per_layer * self.num_layers * self.plane_bytes
 
     @property
     def token_bytes(self) -> int:
-        """Bytes that one token takes over all layers, K and V."""
-        return 2 * self.num_layers * self.page_bytes // self.page_size
+        """Bytes that one token takes over all layers."""
+        return self.planes_per_layer * self.num_layers * self.page_bytes // self.page_size
 
     def plane_offset(self, *, layer: int, is_value: bool) -> int:
         """Byte offset of one layer's K (or V) plane from the start of the pool."""
-        return (2 * layer + int(is_value)) * self.plane_bytes
+        return (self.planes_per_layer * layer + int(is_value)) * self.plane_bytes
 
     def num_pages_for(self, num_tokens: int) -> int:
         return -(-num_tokens // self.page_size)

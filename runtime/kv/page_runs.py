@@ -53,7 +53,7 @@ def page_writes(runs: Iterable[PageRun], *, src: KVLayout, dst: KVLayout) -> lis
             num_bytes=run.num_pages * src.page_bytes,
         )
         for layer in range(src.num_layers)
-        for is_value in (False, True)
+        for is_value in (False, True)[: src.planes_per_layer]
         for run in runs
     ]
 

@@ -27,7 +27,7 @@ class KVPool:
         self._tensor = torch.empty(
             (
                 layout.num_layers,
-                2,
+                layout.planes_per_layer,
                 layout.num_pages,
                 layout.page_size,
                 layout.num_kv_heads,
@@ -39,7 +39,10 @@ class KVPool:
 
     @property
     def tensor(self) -> Tensor:
-        """The whole pool, [L, 2, P, S, H, D]: K at index 0 of the second dimension, V at 1."""
+        """The whole pool, [L, 2, P, S, H, D]: K at index 0 of the second dimension, V at 1.
+
+        With one plane per layer, [L, 1, P, S, 1, D]: latent rows.
+        """
         return self._tensor
 
     @property

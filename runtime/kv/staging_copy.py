@@ -16,6 +16,14 @@ from torch import Tensor
 
 from runtime.kv.layout import KVLayout
 
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def pool_tensor(pool: memoryview, layout: KVLayout) -> Tensor:
+    """The bytes of a pool in host memory as [L, M / L, P, S, H, D], of integers as wide as its elements."""
+    shape = (layout.num_layers, -1, layout.num_pages, layout.page_size, layout.num_kv_heads, layout.head_dim)
+    return torch.frombuffer(pool, dtype=_BITS[layout.dtype_bytes]).view(shape)
+
 
 def block_bytes(layout: KVLayout, *, num_heads: int, num_tokens: int) -> int:
     """Bytes of a block with so many heads and tokens of all planes."""

@@ -48,12 +48,12 @@ class MooncakeFabric:
             ) from error
         self._key = (advertised_host, tuple(devices))
         idle = _idle_engines.setdefault(self._key, [])
-        self._engine = idle.pop() if idle else _start(TransferEngine(), advertised_host, devices)
-        self._session = f"{advertised_host}:{self._engine.get_rpc_port()}"
+        self.engine = idle.pop() if idle else _start(TransferEngine(), advertised_host, devices)
+        self._session = f"{advertised_host}:{self.engine.get_rpc_port()}"
         self._registered: list[int] = []
 
     def register(self, address: int, num_bytes: int) -> None:
-        code = self._engine.register_memory(address, num_bytes)
+        code = self.engine.register_memory(address, num_bytes)
         if code != 0:
             raise TransferError(f"mooncake cannot register {num_bytes} bytes: code {code}")
         self._registered.append(address)
@@ -65,7 +65,7 @@ class MooncakeFabric:
         with suppress(UnicodeDecodeError):
             session = description.decode()
             if session.rpartition(":")[2].isdecimal():
-                return MooncakePeer(self._engine, session)
+                return MooncakePeer(self.engine, session)
         raise TransferError(f"not a session of mooncake: {description!r:.80}")
 
     def take_turn(self) -> None:
@@ -73,9 +73,9 @@ class MooncakeFabric:
 
     def close(self) -> None:
         for address in self._registered:
-            self._engine.unregister_memory(address)
+            self.engine.unregister_memory(address)
         self._registered.clear()
-        _idle_engines[self._key].append(self._engine)
+        _idle_engines[self._key].append(self.engine)
 
 
 def _start(engine, advertised_host: str, devices: Sequence[str]):

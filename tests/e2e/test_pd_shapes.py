@@ -31,6 +31,8 @@ _SHAPES = [
     ("4-kv-heads", ("4", "1"), ("4", "4")),
     ("4-kv-heads", ("4", "1"), ("2", "1")),
     ("2-kv-heads", ("2", "1"), ("4", "1")),
+    ("latent", ("2", "1"), ("2", "2")),
+    ("latent", ("2", "2"), ("2", "2")),
 ]
 
 
@@ -47,7 +49,7 @@ def folder_of(tmp_path_factory) -> Callable[[str], Path]:
 
     def get(name: str) -> Path:
         if name not in made:
-            made[name] = _write_model(tmp_path_factory.mktemp(name), num_kv_heads=int(name[0]))
+            made[name] = _write_model(tmp_path_factory.mktemp(name), name)
         return made[name]
 
     return get
@@ -146,17 +148,33 @@ def _free_port() -> int:
         return sock.getsockname()[1]
 
 
-def _write_model(folder: Path, *, num_kv_heads: int) -> Path:
+def _write_model(folder: Path, name: str) -> Path:
     import torch
     import transformers
 
     torch.manual_seed(7)
-    config = transformers.LlamaConfig(
-        vocab_size=259, hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=8,
-        num_key_value_heads=num_kv_heads, max_position_embeddings=1024, tie_word_embeddings=False,
-        bos_token_id=None, eos_token_id=None, pad_token_id=None,
-    )  # fmt: skip
-    model = transformers.LlamaForCausalLM(config)
+    sizes = {
+        "vocab_size": 259,
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 8,
+        "max_position_embeddings": 1024,
+        "bos_token_id": None,
+        "eos_token_id": None,
+        "pad_token_id": None,
+    }
+    if name == "latent":  # with experts in all layers but the first
+        latent = {"kv_lora_rank": 24, "q_lora_rank": 20, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8}
+        latent |= {"v_head_dim": 12, "num_key_value_heads": 8, "first_k_dense_replace": 1}
+        experts = {"n_routed_experts": 8, "n_shared_experts": 1, "num_experts_per_tok": 3, "n_group": 4}
+        experts |= {"topk_group": 2, "moe_intermediate_size": 20}
+        config = transformers.DeepseekV3Config(**sizes, **latent, **experts)
+    else:
+        config = transformers.LlamaConfig(
+            **sizes, num_key_value_heads=int(name[0]), tie_word_embeddings=False
+        )
+    model = transformers.AutoModelForCausalLM.from_config(config)
     for weights in model.parameters():
         weights.data.normal_(0.0, 0.25) if weights.dim() > 1 else weights.data.uniform_(0.5, 1.5)
     model.save_pretrained(folder)

@@ -45,32 +45,45 @@ class StepAttention:
             self._segments.append(_segment(chunk, slice(start, end), page_size, device))
             start = end
 
-    def attend(self, queries: Tensor, keys_values: Tensor, plane: Tensor) -> Tensor:
+    def attend(
+        self,
+        queries: Tensor,
+        keys_values: Tensor,
+        plane: Tensor,
+        *,
+        scale: float | None = None,
+        value_dim: int | None = None,
+    ) -> Tensor:
         """Write K and V to their slots, then attend; gives [N, H * D].
 
-        queries: [N, H, D]; keys_values: [N, 2, G, D]; plane: one layer of the pool, [2, P, S, G, D], written
+        queries: [N, H, D]; keys_values: [N, 2, G, D]; plane: one layer of the pool, [2, P, S, G, D], written.
+        Where both have one plane instead of two, the first `value_dim` elements of the keys are the values.
+        `scale` of the scores, if it is not that of D.
         """
         if not self._segments:
             return queries.flatten(1)
         num_groups, head_dim = plane.shape[3:]
-        by_slot = plane.view(2, -1, num_groups, head_dim)
+        by_slot = plane.view(len(plane), -1, num_groups, head_dim)
         by_slot.index_copy_(1, self._slots, keys_values.transpose(0, 1))
         by_head = by_slot.transpose(1, 2)  # [2, G, P S, D]
         grouped = queries.view(len(queries), num_groups, -1, head_dim)  # [N, G, R, D]
         # One call per sequence: reading the context in place beats gathering all into one padded batch.
         outputs = [
-            _attend_one(grouped[segment.rows], _context(segment, plane, by_head), segment)
+            _attend_one(grouped[segment.rows], _context(segment, plane, by_head), segment, scale, value_dim)
             for segment in self._segments
         ]
         return torch.cat(outputs).view(len(queries), -1)
 
 
-def _attend_one(queries: Tensor, context: Tensor, segment: Segment) -> Tensor:
+def _attend_one(
+    queries: Tensor, context: Tensor, segment: Segment, scale: float | None, value_dim: int | None
+) -> Tensor:
     """One sequence. queries: [n, G, R, D]; context: K and V, [2, G, T, D]; gives [n, G, R, D]."""
-    keys, values = context.unsqueeze(1).unbind()  # [1, G, T, D]
+    keys = context[:1]  # [1, G, T, D]
+    values = context[1:] if len(context) == 2 else keys[..., :value_dim]
     if len(queries) == 1:
         # The R heads of a group share their keys and hide nothing from each other: R queries of one head.
-        return scaled_dot_product_attention(queries, keys, values)
+        return scaled_dot_product_attention(queries, keys, values, scale=scale)
     repeats = queries.shape[2]
     out = scaled_dot_product_attention(
         queries.permute(1, 2, 0, 3),  # [G, R, n, D]
@@ -78,6 +91,7 @@ def _attend_one(queries: Tensor, context: Tensor, segment: Segment) -> Tensor:
         values.transpose(0, 1).expand(-1, repeats, -1, -1),
         attn_mask=segment.mask,
         is_causal=segment.is_causal,
+        scale=scale,
     )
     return out.permute(2, 0, 1, 3)
 
@@ -87,7 +101,7 @@ def _context(segment: Segment, plane: Tensor, by_head: Tensor) -> Tensor:
     if segment.slots is not None:
         return by_head[:, :, segment.slots]
     assert segment.pages is not None
-    gathered = plane.index_select(1, segment.pages).view(2, -1, *plane.shape[3:])
+    gathered = plane.index_select(1, segment.pages).view(len(plane), -1, *plane.shape[3:])
     return gathered[:, : segment.context_len].transpose(1, 2)
 
 

@@ -10,7 +10,7 @@ from runtime.engine.model.errors import ModelError
 from runtime.engine.model.gguf_file import GGUFFile
 from runtime.engine.model.gguf_weights import GGUFSource, read_gguf_config
 from runtime.engine.model.safetensors_weights import SafetensorsSource
-from runtime.engine.model.weights import TensorSource
+from runtime.engine.model.weight_reader import TensorSource
 from runtime.models import ModelUnavailable, resolve
 
 

@@ -7,25 +7,35 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runtime.engine.model.deepseek import ExpertShape, LatentShape, is_deepseek, read_experts, read_latent
 from runtime.engine.model.errors import ModelError
-from runtime.engine.model.json_file import read_json_object
+from runtime.engine.model.json_file import read_count, read_json_object
 from runtime.engine.model.rope_scaling import RopeScaling, read_rope
 
-ARCHITECTURES = {"LlamaForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3"}
+ARCHITECTURES = {
+    "LlamaForCausalLM": "llama",
+    "Qwen2ForCausalLM": "qwen2",
+    "Qwen3ForCausalLM": "qwen3",
+    "DeepseekV2ForCausalLM": "deepseek_v2",
+    "DeepseekV3ForCausalLM": "deepseek_v3",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
-    """A decoder-only transformer of the Llama kind: RMSNorm, rotary positions, grouped queries, SwiGLU."""
+    """A decoder-only transformer of the Llama kind: RMSNorm, rotary positions, SwiGLU.
 
-    architecture: str  # llama, qwen2 or qwen3
+    Attention is grouped, or latent as DeepSeek's; layers are dense, or have experts.
+    """
+
+    architecture: str  # a value of ARCHITECTURES
     vocab_size: int
     hidden_size: int
     intermediate_size: int
     num_layers: int
     num_heads: int
     num_kv_heads: int
-    head_dim: int
+    head_dim: int  # of a query
     max_position: int  # longest context in tokens
     rms_norm_eps: float
     rope_theta: float
@@ -36,14 +46,33 @@ class ModelConfig:
     has_mlp_bias: bool
     has_qk_norm: bool
     eos_token_ids: tuple[int, ...]
+    latent: LatentShape | None = None  # None: keys and values per head
+    experts: ExpertShape | None = None  # None: every layer is dense
+
+    @property
+    def rotary_dim(self) -> int:
+        return self.head_dim if self.latent is None else self.latent.rotary_dim
+
+    @property
+    def num_slot_heads(self) -> int:
+        """KV heads that a slot of the pool has room for, over all ranks."""
+        return self.num_kv_heads if self.latent is None else 1
+
+    @property
+    def slot_dim(self) -> int:
+        """Elements of one head in a slot, in each of its planes."""
+        return self.head_dim if self.latent is None else self.latent.rank + self.latent.rotary_dim
+
+    def has_experts(self, layer: int) -> bool:
+        return self.experts is not None and layer >= self.experts.first_layer
 
     def __post_init__(self) -> None:
         if self.num_heads % self.num_kv_heads:
             raise ModelError(
                 f"{self.num_heads} query heads are not a multiple of {self.num_kv_heads} KV heads"
             )
-        if self.head_dim % 2:
-            raise ModelError(f"rotary positions need an even `head_dim`, found {self.head_dim}")
+        if self.rotary_dim % 2:
+            raise ModelError(f"rotary positions need an even `head_dim`, found {self.rotary_dim}")
 
 
 def read_folder_config(folder: Path) -> ModelConfig:
@@ -61,22 +90,21 @@ def config_from_json(config: Mapping[str, Any], generation: Mapping[str, Any]) -
     """Translate the two documents of a Hugging Face folder; what is absent takes transformers' default."""
     architecture = _architecture(config)
     _refuse_what_is_not_computed(config)
-    hidden_size = _count(config, "hidden_size")
-    num_heads = _count(config, "num_attention_heads")
+    hidden_size = read_count(config, "hidden_size")
+    num_heads = read_count(config, "num_attention_heads")
     has_bias = bool(config.get("attention_bias", False))
     rope_theta, rope_scaling = read_rope(config)
+    latent = read_latent(config) if is_deepseek(architecture) else None
     return ModelConfig(
         architecture=architecture,
-        vocab_size=_count(config, "vocab_size"),
+        vocab_size=read_count(config, "vocab_size"),
         hidden_size=hidden_size,
-        intermediate_size=_count(config, "intermediate_size"),
-        num_layers=_count(config, "num_hidden_layers"),
+        intermediate_size=read_count(config, "intermediate_size"),
+        num_layers=read_count(config, "num_hidden_layers"),
         num_heads=num_heads,
-        num_kv_heads=_count(config, "num_key_value_heads", default=num_heads),
-        head_dim=_count(
-            config, "head_dim", default=128 if architecture == "qwen3" else hidden_size // num_heads
-        ),
-        max_position=_count(config, "max_position_embeddings", default=2048),
+        num_kv_heads=read_count(config, "num_key_value_heads", default=num_heads),
+        head_dim=_head_dim(config, architecture, latent, hidden_size // num_heads),
+        max_position=read_count(config, "max_position_embeddings", default=2048),
         rms_norm_eps=float(config.get("rms_norm_eps", 1e-6)),
         rope_theta=rope_theta,
         rope_scaling=rope_scaling,
@@ -85,8 +113,18 @@ def config_from_json(config: Mapping[str, Any], generation: Mapping[str, Any]) -
         has_o_bias=architecture != "qwen2" and has_bias,
         has_mlp_bias=architecture == "llama" and bool(config.get("mlp_bias", False)),
         has_qk_norm=architecture == "qwen3",
+        latent=latent,
+        experts=read_experts(config, architecture) if is_deepseek(architecture) else None,
         eos_token_ids=_eos_token_ids(config, generation),
     )
+
+
+def _head_dim(
+    config: Mapping[str, Any], architecture: str, latent: LatentShape | None, even_share: int
+) -> int:
+    if latent is not None:
+        return latent.query_dim
+    return read_count(config, "head_dim", default=128 if architecture == "qwen3" else even_share)
 
 
 def unknown_architecture(found: str) -> ModelError:
@@ -113,15 +151,6 @@ def _refuse_what_is_not_computed(config: Mapping[str, Any]) -> None:
         raise ModelError("`quantization_config` is set, the reference engine reads unquantised safetensors")
     if config.get("use_sliding_window"):
         raise ModelError("`use_sliding_window` is set, the reference engine attends to the whole context")
-
-
-def _count(config: Mapping[str, Any], key: str, *, default: int | None = None) -> int:
-    value = config.get(key)
-    if value is None:
-        value = default
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ModelError(f"`{key}` must be a positive whole number, found `{value}`")
-    return value
 
 
 def _eos_token_ids(config: Mapping[str, Any], generation: Mapping[str, Any]) -> tuple[int, ...]:

@@ -1,8 +1,9 @@
-"""Read one JSON document of a model folder, or say what is wrong with it."""
+"""Read one JSON document of a model folder and its numbers, or say what is wrong with them."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,3 +22,13 @@ def read_json_object(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ModelError(f"{path} must hold a JSON object, found `{type(document).__name__}`")
     return document
+
+
+def read_count(document: Mapping[str, Any], key: str, *, default: int | None = None) -> int:
+    """A positive whole number; null is as good as absent."""
+    value = document.get(key)
+    if value is None:
+        value = default
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ModelError(f"`{key}` must be a positive whole number, found `{value}`")
+    return value

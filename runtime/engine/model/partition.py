@@ -24,7 +24,7 @@ def head_part(config: ModelConfig, shape: RankShape) -> HeadPart:
     if config.num_heads % size:
         raise ModelError(f"{config.num_heads} query heads cannot be shared evenly by {size} attention ranks")
     try:
-        keys = heads_of(rank, size, config.num_kv_heads)
+        keys = heads_of(rank, size, config.num_slot_heads)
     except ReshardError as error:
         raise ModelError(str(error)) from None
     num = config.num_heads // size

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from runtime.engine.model.weights import Projection
+from runtime.engine.model.weight_reader import Projection
 
 _MAX_ROWS_WEIGHT_FIRST = 8
 _MIN_ROWS_WIDENED = 4

@@ -30,7 +30,7 @@ class RotaryEmbedding:
     """Frequencies of one model. Angles are float32 whatever the weights' dtype, as in transformers."""
 
     def __init__(self, config: ModelConfig, *, device: torch.device, dtype: torch.dtype) -> None:
-        exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
+        exponents = torch.arange(0, config.rotary_dim, 2, dtype=torch.float32) / config.rotary_dim
         frequencies = 1.0 / config.rope_theta**exponents
         if config.rope_scaling is not None:
             frequencies = config.rope_scaling.stretch(frequencies)

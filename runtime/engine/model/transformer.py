@@ -20,11 +20,14 @@ from torch.nn import functional as F
 from runtime.engine.compute import Chunk
 from runtime.engine.model.attention import StepAttention
 from runtime.engine.model.config import ModelConfig
-from runtime.engine.model.partition import head_part
+from runtime.engine.model.experts import Experts
+from runtime.engine.model.grouped import GroupedAttention
+from runtime.engine.model.latent import LatentAttention
 from runtime.engine.model.projection import Projector
 from runtime.engine.model.rotary import RotaryEmbedding, Rotation
 from runtime.engine.model.step_rows import StepRows
-from runtime.engine.model.weights import LayerWeights, ModelWeights
+from runtime.engine.model.weight_reader import Projection
+from runtime.engine.model.weights import Dense, ModelWeights
 from runtime.engine.ranks.comm import Comm
 from runtime.engine.ranks.shape import RankShape
 from runtime.kv.pool import KVPool
@@ -36,8 +39,6 @@ class Transformer:
     def __init__(
         self, config: ModelConfig, weights: ModelWeights, pool: KVPool, *, shape: RankShape, comm: Comm
     ) -> None:
-        self._config = config
-        self._heads = head_part(config, shape)
         self._shape = shape
         self._comm = comm
         self._head_widths = [len(shape.at(rank).columns(config.vocab_size)) for rank in range(shape.tp_size)]
@@ -58,16 +59,14 @@ class Transformer:
         token_ids = self._int64([token_id for chunk in chunks for token_id in chunk.token_ids])
         hidden = F.embedding(token_ids, self._weights.embedding)  # [N, hidden]
         for layer, plane in zip(self._weights.layers, self._planes, strict=True):
-            queries, keys_values = self._qkv(
-                layer, self._norm(hidden[rows.own], layer.attention_norm), rotation
-            )
-            attended = attention.attend(queries, keys_values, plane)  # [n, H D]
+            normed = self._norm(hidden[rows.own], layer.attention_norm)
+            attended = self._attend(layer.attention, normed, rotation, attention, plane)  # [n, H D]
             own_rows = rows.own
             if layer is self._weights.layers[-1]:  # nothing reads the other rows any more
                 attended, hidden = attended[self._int64(rows.own_last)], hidden[self._int64(rows.last)]
                 own_rows = rows.own_chunks
-            hidden = hidden + self._sum(self._project(attended, layer.o), own_rows, len(hidden))
-            hidden = hidden + self._comm.sum_(self._mlp(layer, self._norm(hidden, layer.mlp_norm)))
+            hidden = hidden + self._sum(self._project(attended, layer.attention.o), own_rows, len(hidden))
+            hidden = hidden + self._comm.sum_(self._mlp(layer.mlp, self._norm(hidden, layer.mlp_norm)))
         logits = self._project(self._norm(hidden, self._weights.final_norm), self._weights.head).float()
         return self._comm.join_columns(logits, self._head_widths)
 
@@ -79,24 +78,64 @@ class Transformer:
         summand[rows] = own
         return self._comm.sum_(summand)
 
-    def _mlp(self, layer: LayerWeights, normed: Tensor) -> Tensor:
+    def _mlp(self, mlp: Dense | Experts, normed: Tensor) -> Tensor:
         """This rank's summand for all tokens, [N, hidden]."""
-        gate, up = self._project(normed, layer.gate_up).chunk(2, dim=-1)
-        return self._project(F.silu(gate).mul_(up), layer.down)
+        if isinstance(mlp, Dense):
+            return self._gated(normed, mlp.gate_up, mlp.down)
+        chosen, weights = mlp.route(normed)
+        out = self._gated(normed, mlp.shared.gate_up, mlp.shared.down)
+        for number in chosen.unique().tolist():
+            expert = mlp.own.get(number)
+            if expert is not None:
+                rows, places = (chosen == number).nonzero(as_tuple=True)
+                added = self._gated(normed[rows], expert.gate_up, expert.down) * weights[rows, places, None]
+                out.index_add_(0, rows, added.to(out.dtype))
+        return out
 
-    def _qkv(self, layer: LayerWeights, normed: Tensor, rotation: Rotation) -> tuple[Tensor, Tensor]:
-        """Queries [n, H, D], and keys and values [n, 2, G, D]; queries and keys are rotated."""
-        num_heads, num_kv_heads = len(self._heads.queries), len(self._heads.keys)
-        # [n, H + 2 G, D]; n may be 0, which leaves nothing to infer a size from
-        qkv = self._project(normed, layer.qkv).view(
-            len(normed), num_heads + 2 * num_kv_heads, self._config.head_dim
-        )
-        queries, keys = qkv[:, :num_heads], qkv[:, num_heads : num_heads + num_kv_heads]
+    def _gated(self, rows: Tensor, gate_up: Projection, down: Projection) -> Tensor:
+        gate, up = self._project(rows, gate_up).chunk(2, dim=-1)
+        return self._project(F.silu(gate).mul_(up), down)
+
+    def _attend(
+        self,
+        layer: GroupedAttention | LatentAttention,
+        normed: Tensor,
+        rotation: Rotation,
+        attention: StepAttention,
+        plane: Tensor,
+    ) -> Tensor:
+        """What this rank's heads give for its own tokens, [n, H D]. normed: [n, hidden]; plane is written"""
+        if isinstance(layer, LatentAttention):
+            return self._attend_to_rows(layer, normed, rotation, attention, plane)
+        qkv = self._project(normed, layer.qkv)
+        queries, keys, keys_values = layer.split(qkv)
         if layer.q_norm is not None and layer.k_norm is not None:
             queries.copy_(self._norm(queries, layer.q_norm))
             keys.copy_(self._norm(keys, layer.k_norm))
-        rotation.apply_(qkv[:, : num_heads + num_kv_heads])
-        return queries, qkv[:, num_heads:].unflatten(1, (2, num_kv_heads))
+        rotation.apply_(layer.rotated(qkv))
+        return attention.attend(queries, keys_values, plane)
+
+    def _attend_to_rows(
+        self,
+        layer: LatentAttention,
+        normed: Tensor,
+        rotation: Rotation,
+        attention: StepAttention,
+        plane: Tensor,
+    ) -> Tensor:
+        """The same with latent rows in the place of keys and values; all heads look at one row per token."""
+        source = normed
+        if layer.query_down is not None and layer.query_norm is not None:
+            source = self._norm(self._project(normed, layer.query_down), layer.query_norm)
+        queries = self._project(source, layer.query).unflatten(1, (layer.num_heads, -1))
+        rotation.apply_(queries[..., layer.plain_dim :])
+        rows = self._project(normed, layer.latent)  # [n, R + E]
+        rows[:, : layer.rank] = self._norm(rows[:, : layer.rank], layer.latent_norm)
+        rotation.apply_(rows[:, None, layer.rank :])
+        attended = attention.attend(
+            layer.absorb(queries), rows[:, None, None], plane, scale=layer.scale, value_dim=layer.rank
+        )
+        return layer.expand(attended)
 
     def _norm(self, hidden: Tensor, weight: Tensor) -> Tensor:
         """RMSNorm over the last dimension, computed in float32: five operations where torch's own has ten."""

@@ -20,102 +20,106 @@ from runtime.engine.ranks.commands import (
     SendPages,
 )
 from runtime.engine.ranks.shape import RankShape
+from runtime.engine.ranks.ways import Endpoints, Way, WayOpener
 from runtime.kv.checksums import head_checksums
-from runtime.kv.layout import KVLayout
-from runtime.kv.page_runs import PageWindow, Write, join_runs, page_writes
+from runtime.kv.page_runs import PageWindow
 from runtime.kv.reshard import HeadSlice, ReshardTable, reshard
-from runtime.kv.slice_writes import slice_writes
-from runtime.transfer.base import Completion, SendSession, TransferBackend, TransferError
+from runtime.transfer.base import Completion, TransferBackend, TransferError
+from runtime.transfer.staging.receiver import StagingReceiver
+from runtime.transfer.staging.sender import StagingSender
 
 Report = Callable[[int, int, str | None], object]
 """Takes the id of a report, the bytes moved, and why it failed, or None. Called once, from any thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Way:
-    """From this rank to one rank of a decode engine."""
+class Movers:
+    """What a rank moves KV with. Staging is None where it is off or never needed, or of the other side."""
 
-    session: SendSession
-    heads: HeadSlice
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Peer:
-    """A decode engine as one prefill rank sees it."""
-
-    layout: KVLayout  # of one of its ranks
-    is_whole: bool  # pages travel as they lie
-    ways: tuple[tuple[_Way, ...], ...]  # by attn_dp_rank; empty where other ranks hold the heads, too
+    backend: TransferBackend
+    sender: StagingSender | None = None  # of a prefill rank
+    receiver: StagingReceiver | None = None  # of a decode rank
 
 
 class RankKV:
     """What this rank does of the commands about KV. Called by the thread that runs the rank."""
 
-    def __init__(self, model: Model, shape: RankShape, backend: TransferBackend, report: Report) -> None:
+    def __init__(self, model: Model, shape: RankShape, movers: Movers, report: Report) -> None:
         self._model = model
         self._shape = shape
-        self._backend = backend
+        self._backend = movers.backend
+        self._sender = movers.sender
+        self._receiver = movers.receiver
         self._report = report
-        self._peers: dict[int, _Peer] = {}
+        self._peers: dict[int, list[tuple[Way, ...]]] = {}  # by peer and attn_dp_rank
 
     def describe(self) -> bytes:
-        return self._backend.endpoint()
+        staging = self._receiver.endpoint() if self._receiver is not None else None
+        return Endpoints(backend=self._backend.endpoint(), staging=staging).pack()
 
     def allow(self, command: AllowAsked) -> None:
         if command.attn_dp_rank == self._shape.attn_dp_rank:
             window = PageWindow(layout=self._model.layout, pages=frozenset(command.pages))
             self._backend.allow(command.ticket, window)
+            if self._receiver is not None:
+                self._receiver.allow(command.ticket, window)
 
     def revoke(self, command: Revoke) -> None:
-        if command.attn_dp_rank == self._shape.attn_dp_rank:
-            self._backend.revoke(command.ticket, lambda: self._report(command.report_id, 0, None))
+        if command.attn_dp_rank != self._shape.attn_dp_rank:
+            return
+
+        def on_quiet() -> None:
+            self._report(command.report_id, 0, None)
+
+        if self._receiver is None:
+            self._backend.revoke(command.ticket, on_quiet)
+        else:  # quiet is what both have left alone
+            self._receiver.revoke(command.ticket, lambda: self._backend.revoke(command.ticket, on_quiet))
 
     def connect(self, command: ConnectAsked) -> str:
         """Open the sessions that this rank will need. Gives why that can't be, or nothing."""
         table = table_to(command, self._model, self._shape)
         slices = table.out_of(self._shape.attn_tp_rank)
-        ways: list[tuple[_Way, ...]] = []
+        ours = self._model.layout
+        opener = WayOpener(
+            backend=self._backend,
+            staging=self._sender,
+            src=ours,
+            dst=replace(ours, num_pages=command.num_pages, num_kv_heads=table.decode_heads),
+            is_whole=table.is_whole,
+        )
+        ways: list[tuple[Way, ...]] = []
         try:
             for dp_rank in range(command.attn_dp_size):
-                ways.append(
-                    tuple(
-                        _Way(session=self._backend.connect(self._endpoint(command, dp_rank, one)), heads=one)
-                        for one in slices
-                    )
-                )
+                ways.append(tuple(opener.open(_endpoint(command, dp_rank, one), one) for one in slices))
         except TransferError as error:
             _close(ways)
             return str(error)[:MAX_TEXT_LEN]
-        layout = replace(self._model.layout, num_pages=command.num_pages, num_kv_heads=table.decode_heads)
-        self._peers[command.peer_id] = _Peer(layout=layout, is_whole=table.is_whole, ways=tuple(ways))
+        self._peers[command.peer_id] = ways
         return ""
 
     def disconnect(self, command: Disconnect) -> None:
-        peer = self._peers.pop(command.peer_id, None)
-        if peer is not None:
-            _close(peer.ways)
+        _close(self._peers.pop(command.peer_id, []))
 
     def send(self, command: SendPages) -> None:
         """Queue this rank's heads of the pages for each rank that wants them; one report for all."""
         peer = self._peers.get(command.peer_id)
         if command.src_dp_rank != self._shape.attn_dp_rank or peer is None:
             return
-        ways = peer.ways[command.dst_dp_rank]
+        ways = peer[command.dst_dp_rank]
         if not ways:
-            return
-        writes = [self._writes(command, peer, way.heads) for way in ways]
-        num_bytes = sum(write.num_bytes for some in writes for write in some)
+            return  # other ranks hold the heads, too
+        num_bytes = sum(way.num_bytes(len(command.src_pages)) for way in ways)
         on_done = _when_all(
             len(ways), lambda reason: self._report(command.report_id, 0 if reason else num_bytes, reason)
         )
-        for way, some in zip(ways, writes, strict=True):
-            way.session.send(command.ticket, some, on_done)
+        for way in ways:
+            way.send(command.ticket, command.src_pages, command.dst_pages, on_done)
 
     def cancel(self, command: CancelSends) -> None:
-        peer = self._peers.get(command.peer_id)
-        for ways in peer.ways if peer is not None else ():
+        for ways in self._peers.get(command.peer_id, ()):
             for way in ways:
-                way.session.cancel(command.ticket)
+                way.cancel(command.ticket)
 
     def checksums(self, command: ChecksumAsked) -> bytes:
         if command.attn_dp_rank != self._shape.attn_dp_rank:
@@ -126,17 +130,11 @@ class RankKV:
         )
 
     def close(self) -> None:
+        for ways in self._peers.values():
+            _close(ways)
+        if self._receiver is not None:
+            self._receiver.close()
         self._backend.close()
-
-    def _endpoint(self, command: ConnectAsked, dp_rank: int, one: HeadSlice) -> bytes:
-        return command.endpoints[dp_rank * command.attn_tp_size + one.decode_rank]
-
-    def _writes(self, command: SendPages, peer: _Peer, heads: HeadSlice) -> list[Write]:
-        ours = self._model.layout
-        if peer.is_whole:
-            runs = join_runs(command.src_pages, command.dst_pages)
-            return page_writes(runs, src=ours, dst=peer.layout)
-        return slice_writes(command.src_pages, command.dst_pages, src=ours, dst=peer.layout, heads=heads)
 
 
 def table_to(peer: ConnectAsked, model: Model, shape: RankShape) -> ReshardTable:
@@ -145,14 +143,17 @@ def table_to(peer: ConnectAsked, model: Model, shape: RankShape) -> ReshardTable
         prefill_attn_tp=shape.attn_tp_size,
         decode_attn_tp=peer.attn_tp_size,
         num_kv_heads=model.num_kv_heads,
-        kind=model.kind,
     )
 
 
-def _close(ways: list[tuple[_Way, ...]] | tuple[tuple[_Way, ...], ...]) -> None:
+def _endpoint(command: ConnectAsked, dp_rank: int, one: HeadSlice) -> bytes:
+    return command.endpoints[dp_rank * command.attn_tp_size + one.decode_rank]
+
+
+def _close(ways: list[tuple[Way, ...]]) -> None:
     for some in ways:
         for way in some:
-            way.session.close()
+            way.close()
 
 
 def _when_all(num: int, on_all: Completion) -> Completion:

@@ -38,7 +38,7 @@ class OneSidedBackend:
         stall_timeout_s: float,
         options: BackendOptions | None,
     ) -> None:
-        self._fabric = fabric
+        self.fabric = fabric
         self._advertised_host = advertised_host
         self._stall_timeout_s = stall_timeout_s
         try:
@@ -57,16 +57,16 @@ class OneSidedBackend:
 
     def register(self, region_id: int, memory: memoryview) -> None:
         if memory.readonly or memory.format != "B" or not memory.contiguous:
-            raise TransferError(f"the {self._fabric.name} backend registers contiguous, writable bytes")
+            raise TransferError(f"the {self.fabric.name} backend registers contiguous, writable bytes")
         address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-        self._fabric.register(address, len(memory))
+        self.fabric.register(address, len(memory))
         self._memory[region_id] = memory
         self._regions[region_id] = Region(address=address, num_bytes=len(memory))
 
     def endpoint(self) -> bytes:
         regions = {region_id: (one.address, one.num_bytes) for region_id, one in self._regions.items()}
         gate = (self._advertised_host, self._receiver.port)
-        packed = msgpack.packb((self._fabric.name, *gate, self._fabric.describe(), list(regions.items())))
+        packed = msgpack.packb((self.fabric.name, *gate, self.fabric.describe(), list(regions.items())))
         assert packed is not None, "packb returns what it packed"
         return packed
 
@@ -94,7 +94,7 @@ class OneSidedBackend:
         left = [session for lane in self._lanes for session in lane.stop()]
         for session in left:
             session.close()
-        self._fabric.close()
+        self.fabric.close()
         for session in left:
             session.shut()
         self._receiver.close()
@@ -109,18 +109,18 @@ class OneSidedBackend:
             remote = {int(key): Region(address=int(one), num_bytes=int(two)) for key, (one, two) in pairs}
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise TransferError(f"not an endpoint of a one-sided backend: {endpoint!r:.80}") from error
-        if name != self._fabric.name or not isinstance(host, str) or not isinstance(description, bytes):
-            raise TransferError(f"not an endpoint of the {self._fabric.name} backend: {endpoint!r:.80}")
+        if name != self.fabric.name or not isinstance(host, str) or not isinstance(description, bytes):
+            raise TransferError(f"not an endpoint of the {self.fabric.name} backend: {endpoint!r:.80}")
         if not isinstance(port, int) or not 0 < port < 65_536:
             raise TransferError(f"an endpoint with the port {port!r}")
         num_in_flight = self._sizes.num_in_flight
         return Route(
             name=f"{name} to {host}:{port}",
             gate=(host, port),
-            open_peer=lambda: self._fabric.open(description),
+            open_peer=lambda: self.fabric.open(description),
             local=self._regions,
             remote=remote,
             num_in_flight=num_in_flight,
-            max_writes=max(1, min(self._fabric.max_writes_in_flight // num_in_flight, MAX_WRITES)),
+            max_writes=max(1, min(self.fabric.max_writes_in_flight // num_in_flight, MAX_WRITES)),
             stall_timeout_s=self._stall_timeout_s,
         )

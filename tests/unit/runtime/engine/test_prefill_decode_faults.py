@@ -21,6 +21,7 @@ from runtime.control.messages import (
     Welcome,
 )
 from runtime.control.rooms import KVPoll
+from runtime.engine.ranks.ways import Endpoints
 from runtime.engine.request import FinishReason
 from runtime.engine.settings import Mode
 
@@ -417,7 +418,7 @@ def _hello(prefill, **fields):
 
 
 def _endpoint(port: int) -> bytes:
-    return f'["127.0.0.1", {port}]'.encode()
+    return Endpoints(backend=f'["127.0.0.1", {port}]'.encode(), staging=None).pack()
 
 
 def _open_room(pair, slow, room: int, first_page: int):

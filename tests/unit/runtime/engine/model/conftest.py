@@ -46,6 +46,34 @@ def _llama(**changes: Any) -> transformers.PreTrainedModel:
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(**_SIZES | changes))
 
 
+_LATENT: dict[str, Any] = {
+    "num_key_value_heads": 6,
+    "kv_lora_rank": 24,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 12,
+    "moe_intermediate_size": 20,
+    "n_routed_experts": 8,
+    "n_shared_experts": 2,
+    "num_experts_per_tok": 3,
+    "first_k_dense_replace": 1,
+}
+
+
+def _deepseek_v2(**changes: Any) -> transformers.PreTrainedModel:
+    return transformers.DeepseekV2ForCausalLM(transformers.DeepseekV2Config(**_SIZES | _LATENT | changes))
+
+
+def _deepseek_v3(**changes: Any) -> transformers.PreTrainedModel:
+    groups = {"n_group": 4, "topk_group": 2, "q_lora_rank": 20}
+    config = transformers.DeepseekV3Config(**_SIZES | _LATENT | groups | changes)
+    model = transformers.DeepseekV3ForCausalLM(config)
+    for name, bias in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            bias.normal_(0.0, 0.3)
+    return model
+
+
 _MAKERS: dict[str, Callable[[], transformers.PreTrainedModel]] = {
     "llama": lambda: _llama(tie_word_embeddings=False),
     "llama-tied-llama3-rope": lambda: _llama(tie_word_embeddings=True, rope_parameters=_LLAMA3_ROPE),
@@ -57,6 +85,14 @@ _MAKERS: dict[str, Callable[[], transformers.PreTrainedModel]] = {
     ),
     "qwen3": lambda: transformers.Qwen3ForCausalLM(
         transformers.Qwen3Config(**_SIZES, head_dim=16, tie_word_embeddings=False)
+    ),
+    "deepseek-v2": lambda: _deepseek_v2(q_lora_rank=None, routed_scaling_factor=1.5),
+    "deepseek-v2-groups": lambda: _deepseek_v2(
+        q_lora_rank=20, topk_method="group_limited_greedy", n_group=4, topk_group=2
+    ),
+    "deepseek-v3": lambda: _deepseek_v3(),
+    "deepseek-v3-biased-halves": lambda: _deepseek_v3(
+        attention_bias=True, rope_interleave=False, norm_topk_prob=False, q_lora_rank=None
     ),
 }
 

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from runtime.engine.model.projection import Projector
-from runtime.engine.model.weights import Projection
+from runtime.engine.model.weight_reader import Projection
 
 CPU = torch.device("cpu")
 

@@ -21,7 +21,8 @@ def _close(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
     return float((ours - theirs).abs().max()) < _TOLERANCE * float(theirs.abs().max())
 
 
-_NAMES = ["llama", "llama-biased-linear-rope", "llama-tied-llama3-rope", "qwen2", "qwen3"]
+_LATENT = ["deepseek-v2-groups", "deepseek-v3", "deepseek-v3-biased-halves"]
+_NAMES = ["llama", "llama-biased-linear-rope", "llama-tied-llama3-rope", "qwen2", "qwen3", *_LATENT]
 
 
 @pytest.mark.parametrize("name", _NAMES)
@@ -41,12 +42,25 @@ def test_more_ranks_than_kv_heads_hold_copies(tiny_model, make_runner, run_on_ra
     assert _close(logits, make_runner(folder).forward(chunks))
 
 
+@pytest.mark.parametrize(("tp_size", "ep_size"), [("2", "2"), ("4", "2"), ("6", "3")])
+def test_experts_are_dealt_out_to_ranks(
+    tiny_model, make_runner, run_on_ranks, random_prompt, tp_size, ep_size
+):
+    """Also where several ranks share the columns of each expert; 8 experts in 3 groups are uneven."""
+    folder = tiny_model("deepseek-v3").folder
+    chunks = [Chunk(random_prompt(30, 1), 0, (3, 4)), Chunk(random_prompt(9, 2), 0, (1,))]
+    flags = ("--tp-size", tp_size, "--ep-size", ep_size, "--attn-dp-size", "2" if tp_size == "4" else "1")
+    (logits,) = run_on_ranks(folder, [chunks], *flags)
+    assert _close(logits, make_runner(folder).forward(chunks))
+
+
+@pytest.mark.parametrize("name", ["llama-biased-linear-rope", "deepseek-v3-biased-halves"])
 @pytest.mark.parametrize("flags", [("2", "2"), ("4", "2")])
 def test_attention_data_parallel_ranks_each_serve_their_own(
-    tiny_model, make_runner, run_on_ranks, random_prompt, flags
+    tiny_model, make_runner, run_on_ranks, random_prompt, name, flags
 ):
     """Three steps: both groups, the second alone, the first alone; each with a past in its own pool."""
-    folder, (tp_size, attn_dp_size) = tiny_model("llama-biased-linear-rope").folder, flags
+    folder, (tp_size, attn_dp_size) = tiny_model(name).folder, flags
     one, two = random_prompt(25, 1), random_prompt(12, 2)
     steps = [
         [Chunk(one[:17], 0, (3, 9), 0), Chunk(two[:5], 0, (3,), 1)],

@@ -40,15 +40,17 @@ def test_projections_that_share_their_input_are_fused(folder):
     tensors = load_file(folder / "model.safetensors")
     layer = _load(folder).layers[1]
     attention, mlp = "model.layers.1.self_attn", "model.layers.1.mlp"
-    assert torch.equal(layer.qkv.weight, torch.cat([tensors[f"{attention}.{p}_proj.weight"] for p in "qkv"]))
     assert torch.equal(
-        layer.gate_up.weight, torch.cat([tensors[f"{mlp}.{p}_proj.weight"] for p in ("gate", "up")])
+        layer.attention.qkv.weight, torch.cat([tensors[f"{attention}.{p}_proj.weight"] for p in "qkv"])
+    )
+    assert torch.equal(
+        layer.mlp.gate_up.weight, torch.cat([tensors[f"{mlp}.{p}_proj.weight"] for p in ("gate", "up")])
     )
 
 
 def test_weights_are_converted_to_the_wanted_dtype(folder):
     weights = _load(folder, torch.bfloat16)
-    assert weights.embedding.dtype == weights.layers[0].o.weight.dtype == torch.bfloat16
+    assert weights.embedding.dtype == weights.layers[0].attention.o.weight.dtype == torch.bfloat16
 
 
 def test_tied_embeddings_are_held_once(tiny_model):
@@ -62,8 +64,8 @@ def test_shards_are_found_through_the_index(tiny_model, tmp_path):
     assert len(list(tmp_path.glob("*.safetensors"))) > 2
     whole, sharded = _load(model.folder), _load(tmp_path)
     for one, other in zip(whole.layers, sharded.layers, strict=True):
-        assert torch.equal(one.qkv.weight, other.qkv.weight)
-        assert torch.equal(one.down.weight, other.down.weight)
+        assert torch.equal(one.attention.qkv.weight, other.attention.qkv.weight)
+        assert torch.equal(one.mlp.down.weight, other.mlp.down.weight)
 
 
 def test_a_missing_file_is_named(folder):

@@ -7,7 +7,8 @@ import torch
 
 from runtime.engine.compute import Chunk
 
-ALL = ["llama", "llama-tied-llama3-rope", "llama-biased-linear-rope", "qwen2", "qwen3"]
+LATENT = ["deepseek-v2", "deepseek-v2-groups", "deepseek-v3", "deepseek-v3-biased-halves"]
+ALL = ["llama", "llama-tied-llama3-rope", "llama-biased-linear-rope", "qwen2", "qwen3", *LATENT]
 
 
 @pytest.mark.parametrize("name", ALL)
