@@ -18,6 +18,7 @@ class ProcessStatus:
     ports: tuple[PortClaim, ...]
     uptime_s: float | None  # None unless it runs
     rss_bytes: int | None  # of the whole process tree
+    device_bytes: int | None  # of accelerators, likewise; None: not told
     num_requests: int | None  # None: not told
     exit_code: int | None
     reason: str | None  # why it is not ready, in a few words

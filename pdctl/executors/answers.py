@@ -49,6 +49,7 @@ def read_process(entry: Fields, node: str) -> ObservedProcess:
         signal=entry.optional_integer("signal"),
         reason=entry.optional_text("reason") or _ending_words(entry),
         rss_bytes=entry.optional_integer("rss_bytes"),
+        device_bytes=entry.optional_integer("device_bytes"),
         num_alive=entry.integer("num_alive"),
         is_supervised=state != "orphaned",
         grace_s=DEFAULT_GRACE_S if grace_s is None else grace_s,

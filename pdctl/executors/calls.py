@@ -75,6 +75,7 @@ class LookQuery:
     probes: tuple[ProbeRequest, ...] = ()
     tail_of: Mapping[str, str] = field(default_factory=dict[str, str])  # process id to node
     num_lines: int = 1  # of each of those
+    device_memory: bool = False  # asking the driver takes up to a second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,7 @@ def shares_of(query: LookQuery, machines: Machines) -> tuple[Share, ...]:
                 probes=tuple(query.probes[index] for index in indices[link]),
                 tail_of=tail_of[link],
                 num_lines=query.num_lines,
+                device_memory=query.device_memory,
             ),
             indices=tuple(indices[link]),
         )
@@ -56,7 +57,9 @@ def shares_of(query: LookQuery, machines: Machines) -> tuple[Share, ...]:
 def look_on(share: Share) -> SeenShare:
     link, query = share.link, share.query
     place = (link.root(), query.deployment)
-    calls = [VerbCall(verb="status", names=place, request={"node": link.name})]
+    calls = [
+        VerbCall(verb="status", names=place, request={"node": link.name, "devices": query.device_memory})
+    ]
     if query.probes:
         requests = [probe_json(each) for each in query.probes]
         calls.append(VerbCall(verb="probe", request={"requests": requests}))

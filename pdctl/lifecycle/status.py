@@ -46,7 +46,9 @@ def observe_status(name: str, executor: Executor, plan: LaunchPlan | None) -> De
     """One round trip per node, and one to the node that has the lock."""
     specs = () if plan is None else plan.processes
     probes, counts = readiness_probes(specs), request_probes(specs)
-    sight = executor.look(LookQuery(deployment=name, probes=(*probes, *counts)))
+    has_devices = any(spec.device_indices for spec in specs)
+    query = LookQuery(deployment=name, probes=(*probes, *counts), device_memory=has_devices)
+    sight = executor.look(query)
     observed = sight.state
     running = {process.id: process for process in observed.processes}
     lost = {node.name: node for node in observed.unreachable}
@@ -116,6 +118,7 @@ def _unknown(spec: ProcessSpec, lost: UnreachableNode) -> ProcessStatus:
         ports=spec.ports,
         uptime_s=None,
         rss_bytes=None,
+        device_bytes=None,
         num_requests=None,
         exit_code=None,
         reason=f"its node can't be reached: {lost.reason}",
@@ -144,6 +147,7 @@ def _planned(
         ports=spec.ports,
         uptime_s=None if running is None else _uptime_s(running),
         rss_bytes=None if readiness is None or running is None else running.rss_bytes,
+        device_bytes=None if readiness is None or running is None else running.device_bytes,
         num_requests=num_requests.get(spec.id) if readiness is not None and readiness.is_ready else None,
         exit_code=None if running is None else running.exit_code,
         reason=reason,
@@ -166,6 +170,7 @@ def _stray(process: ObservedProcess) -> ProcessStatus:
         ports=(),
         uptime_s=_uptime_s(process),
         rss_bytes=process.rss_bytes,
+        device_bytes=process.device_bytes,
         num_requests=None,
         exit_code=process.exit_code,
         reason="not in the plan",

@@ -41,6 +41,7 @@ class ObservedProcess:
     signal: int | None = None  # that ended it
     reason: str | None = None  # in a few words, when there is more to say than the phase
     rss_bytes: int | None = None  # of the whole process tree
+    device_bytes: int | None = None  # of accelerators, of the whole tree; None: not asked, or not told
     num_alive: int = 0  # OS processes of it that live; more than zero after its end means leftovers
     is_supervised: bool = True  # False: its shim is gone, so its exit code will never be known
     grace_s: float = 10.0  # between TERM and KILL

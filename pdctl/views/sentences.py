@@ -22,7 +22,9 @@ from pdctl.events import (
 )
 from pdctl.hostlist import fold
 from pdctl.views.quantities import duration, size
-from pdctl.views.text import printable
+from pdctl.views.text import printable, shorten
+
+MAX_LAST_LINE = 160  # cells: engines print all their settings in one line
 
 
 def sentence(event: Event) -> str:
@@ -73,7 +75,7 @@ def waited(event: Waiting) -> str:
 
 def waits_for(event: Waiting) -> str:
     """What the last probe saw, and the process's own last words."""
-    last_line = printable(event.last_line).strip() if event.last_line else ""
+    last_line = shorten(printable(event.last_line).strip(), MAX_LAST_LINE) if event.last_line else ""
     return printable(event.reason) + (f" | {last_line}" if last_line else "")
 
 

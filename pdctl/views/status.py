@@ -22,6 +22,8 @@ COLUMNS = (
     Column(title="MEM", right=True),
     Column(title="REQUESTS", right=True),
 )
+# Only where a process holds device memory, so that it takes no room on CPUs.
+DEVICE_COLUMN = Column(title="DEVICE MEM", right=True)
 _PHASE_COLUMN = 2
 PHASE_STYLES = {
     Phase.STARTING: Style.BUSY,
@@ -57,13 +59,25 @@ def status_lines(status: DeploymentStatus, canvas: Canvas) -> Iterator[str]:
     if all(each.phase is Phase.EXITED for each in status.processes):
         yield "  nothing of it runs"
     else:
-        yield from table_lines(COLUMNS, [_row(each) for each in status.processes], canvas)
+        yield from _table(status.processes, canvas)
         yield from _reasons(status.processes, canvas)
     for problem in status.problems:
         yield from wrap(f"problem: {printable(problem)}", canvas.width, rest="  ")
     if status.endpoint is not None and any(each.phase.is_alive for each in status.processes):
         model = f" serves {printable(status.served_model)}" if status.served_model else ""
         yield f"endpoint http://{status.endpoint}{model}"
+
+
+def _table(processes: Sequence[ProcessStatus], canvas: Canvas) -> Iterator[str]:
+    rows = [_row(each) for each in processes]
+    if all(each.device_bytes is None for each in processes):
+        return table_lines(COLUMNS, rows, canvas)
+    told = [NOTHING if each.device_bytes is None else size(each.device_bytes) for each in processes]
+    wider = [
+        Row(cells=(*row.cells[:-1], cell, row.cells[-1]), styles=row.styles)
+        for row, cell in zip(rows, told, strict=True)
+    ]
+    return table_lines((*COLUMNS[:-1], DEVICE_COLUMN, COLUMNS[-1]), wider, canvas)
 
 
 def _row(process: ProcessStatus) -> Row:

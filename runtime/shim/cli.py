@@ -41,7 +41,7 @@ def _call(verb: str, names: list[str], request: dict) -> object:
         from .status import status
 
         root, deployment = _names(names, 2, 2)
-        return status(root, deployment, request.get("node"))
+        return status(root, deployment, request.get("node"), asks_devices=request.get("devices") is True)
     if verb == "stop":
         from .stop import stop
 

@@ -6,15 +6,11 @@ Looks afresh, at the kernel's word rather than at records: living processes, por
 from __future__ import annotations
 
 import os
-import subprocess
 
+from .devices import DevicesUnknown, holders
 from .family import living_below
 from .ports import ports
 from .proc import Table
-
-NVIDIA = ("/dev/nvidiactl", "/proc/driver/nvidia")
-QUERY = ["nvidia-smi", "--query-compute-apps=pid,used_memory,gpu_uuid", "--format=csv,noheader,nounits"]
-TIMEOUT_S = 20.0
 
 
 def prove(root: str, deployment: str, request: dict) -> dict:
@@ -34,26 +30,9 @@ def prove(root: str, deployment: str, request: dict) -> dict:
 def _devices(pids: set, table: Table) -> dict:
     """`{"held": [{"pid", "used_mib", "device"}], "unproven": why not or null}`."""
     try:
-        done = subprocess.run(
-            QUERY,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=TIMEOUT_S,
-        )
-    except FileNotFoundError:
-        has_devices = any(os.path.exists(path) for path in NVIDIA)
-        return {"held": [], "unproven": "it has NVIDIA devices, but no `nvidia-smi`" if has_devices else None}
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return {"held": [], "unproven": "`nvidia-smi` does not answer: %s" % error}
-    text = done.stdout.decode("utf-8", "replace")
-    if done.returncode != 0:
-        return {"held": [], "unproven": "`nvidia-smi` failed: %s" % " ".join(text.split())[:200]}
-    rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines()]
-    held = [
-        {"pid": int(row[0]), "used_mib": int(row[1]) if row[1].isdigit() else None, "device": row[2]}
-        for row in rows
-        # A number that lives again is another process: ours were verified gone.
-        if len(row) == 3 and row[0].isdigit() and int(row[0]) in pids and int(row[0]) not in table.processes
-    ]
+        found = holders()
+    except DevicesUnknown as error:
+        return {"held": [], "unproven": str(error)}
+    # A number that lives again is another process: ours were verified gone.
+    held = [each for each in found if each["pid"] in pids and each["pid"] not in table.processes]
     return {"held": held, "unproven": None}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 
+from .devices import DevicesUnknown, holders
 from .family import Family, living_below
 from .proc import NODE_VARIABLE, PROCESS_VARIABLE, Table, boot_id
 from .record import EXIT, SPEC, is_elsewhere, process_ids, read_json
@@ -17,24 +18,45 @@ SETTLE_TRIES = 20
 SETTLE_S = 0.01
 
 
-def status(root: str, deployment: str, node: object) -> list[dict]:
-    """One entry per process. With a node's name, other nodes' (on a shared file system) are left out."""
+def status(root: str, deployment: str, node: object, *, asks_devices: bool = False) -> list[dict]:
+    """One entry per process. With a node's name, other nodes' (on a shared file system) are left out.
+
+    `device_bytes` is only asked of the driver on demand: that takes up to a second.
+    """
     deployment_dir = os.path.join(root, deployment)
     table, boot = Table(), boot_id()
+    device_bytes = _device_bytes() if asks_devices else {}
     names = {
         name
         for name in process_ids(deployment_dir)
         if not is_elsewhere(os.path.join(deployment_dir, name), node)
     }
     names |= living_below(deployment_dir, table)
-    entries = [_settled(deployment_dir, name, table, boot) for name in sorted(names)]
+    entries = [_settled(deployment_dir, name, table, boot, device_bytes) for name in sorted(names)]
     return [entry for entry in entries if entry and (node is None or entry["node"] in (None, node))]
 
 
-def _settled(deployment_dir: str, process_id: str, table: Table, boot: str) -> dict | None:
+def _device_bytes() -> dict:
+    """By pid, over all devices; empty where the driver can't tell."""
+    found: dict = {}
+    try:
+        for each in holders():
+            found[each["pid"]] = found.get(each["pid"], 0) + (each["used_mib"] or 0) * 2**20
+    except DevicesUnknown:
+        pass
+    return found
+
+
+def _settled(
+    deployment_dir: str, process_id: str, table: Table, boot: str, device_bytes: dict
+) -> dict | None:
     """Judge once more while the shim is between the end of its worker and the record of it."""
     process_dir = os.path.join(deployment_dir, process_id)
-    entry = describe(process_id, Family(process_dir, table, boot), boot)
+    family = Family(process_dir, table, boot)
+    entry = describe(process_id, family, boot)
+    mine = [device_bytes[each.pid] for each in family.members if each.pid in device_bytes]
+    if entry and mine:
+        entry["device_bytes"] = sum(mine)
     for _ in range(SETTLE_TRIES):
         if entry is None or entry["state"] != "ending":
             return entry

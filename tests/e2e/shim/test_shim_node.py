@@ -285,6 +285,14 @@ def test_a_driver_that_does_not_answer_proves_nothing(node, nvidia_smi):
     assert devices == {"held": [], "unproven": "`nvidia-smi` failed: Failed to initialize NVML"}
 
 
+def test_device_memory_counts_the_whole_tree_and_is_asked_for(node, nvidia_smi):
+    pid = node.start("a-0.0", "sleep", "100")["pid"]
+    nvidia_smi(f"{pid}, 512, GPU-1\\n{pid}, 8, GPU-2\\n{os.getpid()}, 7, GPU-2\\n")
+    (told,) = node.ask("status", request={"node": None, "devices": True})
+    (silent,) = node.ask("status", request={"node": None})
+    assert (told["device_bytes"], silent.get("device_bytes")) == (520 * 2**20, None)
+
+
 def test_what_lives_and_what_listens_is_told(node):
     node.start("a-0.0", "sleep", "100")
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -54,3 +54,12 @@ def test_an_endpoint_is_told_only_while_something_could_answer(broken_status: De
 
 def test_an_exit_code_without_a_reason_is_told(broken_status: DeploymentStatus) -> None:
     assert "decode-0.0: exit code 1" in list(statuses_lines((broken_status,), Canvas()))
+
+
+def test_device_memory_has_a_column_where_a_process_holds_some(ready_status: DeploymentStatus) -> None:
+    prefill, *others = ready_status.processes
+    status = replace(ready_status, processes=(replace(prefill, device_bytes=58_120 * 2**20), *others))
+    _, title, first, second, *_ = statuses_lines((status,), Canvas(width=100))
+    assert title.split("  ")[-3:] == ["MEM", "DEVICE MEM", "REQUESTS"]
+    assert first.split()[-3:] == ["57", "GiB", "12"]
+    assert second.split()[-2:] == ["-", "12"]
