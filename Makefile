@@ -18,12 +18,15 @@ setup: $(VENV)/.installed
 demo: setup
 	PATH="$(CURDIR)/$(BIN):$$PATH" examples/01-laptop/run.sh
 
+# As root on Debian it installs the packages that tests start programs of.
 test: setup
+	tests/testbed/packages.sh
 	$(BIN)/python -m pytest
 
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/shellcheck .ci/run examples/*/*.sh tests/testbed/*.sh tests/testbed/*/*.sh
 
 types: setup
 	$(BIN)/pyright
