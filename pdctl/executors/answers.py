@@ -43,7 +43,7 @@ def read_process(entry: Fields, node: str) -> ObservedProcess:
         digest=entry.optional_text("digest"),
         run_id=entry.optional_text("run_id"),
         pid=entry.optional_integer("pid"),
-        started_at=entry.optional_number("started_at"),
+        age_s=entry.optional_number("age_s"),
         ended_at=entry.optional_number("ended_at"),
         exit_code=entry.optional_integer("exit_code"),
         signal=entry.optional_integer("signal"),

@@ -81,7 +81,7 @@ class NodeLogs:
 
     def _lines(self, source: LineStream) -> Iterator[LogLine]:
         try:
-            for line in source:
+            for line in filter(None, source):  # an empty one is a sign of life
                 yield self._read(parse_fields("a line of the shim", line))
         except FieldError as error:
             raise DiagnosticError.one(

@@ -145,7 +145,7 @@ def _planned(
         phase=phase,
         pid=None if readiness is None or running is None else running.pid,
         ports=spec.ports,
-        uptime_s=None if running is None else _uptime_s(running),
+        uptime_s=None if running is None else running.age_s,
         rss_bytes=None if readiness is None or running is None else running.rss_bytes,
         device_bytes=None if readiness is None or running is None else running.device_bytes,
         num_requests=num_requests.get(spec.id) if readiness is not None and readiness.is_ready else None,
@@ -157,7 +157,7 @@ def _planned(
 def _unready_phase(spec: ProcessSpec, running: ObservedProcess) -> Phase:
     """A process may start until its deadline; one that doesn't answer after it no longer starts."""
     deadline_s = spec.ready.deadline_s if spec.ready is not None else 0.0
-    return Phase.STARTING if (_uptime_s(running) or 0.0) <= deadline_s else Phase.UNREADY
+    return Phase.STARTING if (running.age_s or 0.0) <= deadline_s else Phase.UNREADY
 
 
 def _stray(process: ObservedProcess) -> ProcessStatus:
@@ -168,20 +168,13 @@ def _stray(process: ObservedProcess) -> ProcessStatus:
         phase=process.phase,
         pid=process.pid,
         ports=(),
-        uptime_s=_uptime_s(process),
+        uptime_s=process.age_s,
         rss_bytes=process.rss_bytes,
         device_bytes=process.device_bytes,
         num_requests=None,
         exit_code=process.exit_code,
         reason="not in the plan",
     )
-
-
-def _uptime_s(process: ObservedProcess) -> float | None:
-    """By this machine's clock; a node whose clock runs ahead counts as just started."""
-    if not process.phase.is_alive or process.started_at is None:
-        return None
-    return max(0.0, time.time() - process.started_at)
 
 
 def _overall(phases: list[Phase]) -> Phase:

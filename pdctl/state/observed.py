@@ -35,8 +35,8 @@ class ObservedProcess:
     digest: str | None = None  # None: its run directory can't be read any more
     run_id: str | None = None
     pid: int | None = None
-    started_at: float | None = None  # seconds since the epoch, by the node's clock
-    ended_at: float | None = None
+    age_s: float | None = None  # since it was started, whatever clocks say; None unless it runs
+    ended_at: float | None = None  # seconds since the epoch, by the node's clock
     exit_code: int | None = None
     signal: int | None = None  # that ended it
     reason: str | None = None  # in a few words, when there is more to say than the phase

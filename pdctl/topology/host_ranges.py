@@ -1,4 +1,4 @@
-"""Entries of `cluster.nodes` whose name has a range, such as `gpu[01-12]`, as one entry for each node."""
+"""Ranges of nodes, such as `gpu[01-12]`: an entry of `cluster.nodes` for each, a name in `on` for each."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pdctl.topology.tree import Entry, Items, Scalar, Table, Tree
 
 MAX_NODES = 10_000  # of a document; each is checked on its own
 _NAME: DocumentPath = ("name",)
+_USES: tuple[DocumentPath, ...] = (("prefill", "on"), ("decode", "on"))
 _FOLLOWING: tuple[DocumentPath, ...] = (("address",), ("ssh", "host"))  # these count along with the name
 
 
@@ -24,27 +25,45 @@ class Expanded:
 
 
 def expand_hosts(root: Tree) -> Expanded:
-    nodes = _at(root, ("cluster", "nodes"))
-    if not isinstance(nodes, Items):
-        return Expanded(tree=root, diagnostics=())
     faults: list[Diagnostic] = []
-    hosts: list[Tree] = []
-    for index, entry in enumerate(nodes.items):
-        hosts += _hosts_of(entry, index, faults, MAX_NODES - len(hosts))
-    return Expanded(
-        tree=_with(root, ("cluster", "nodes"), replace(nodes, items=tuple(hosts))),
-        diagnostics=tuple(faults),
-    )
+    nodes = _at(root, ("cluster", "nodes"))
+    if isinstance(nodes, Items):
+        hosts: list[Tree] = []
+        for index, entry in enumerate(nodes.items):
+            hosts += _hosts_of(entry, index, faults, MAX_NODES - len(hosts))
+        root = _with(root, ("cluster", "nodes"), replace(nodes, items=tuple(hosts)))
+    for path in _USES:
+        names = _at(root, path)
+        if isinstance(names, Items):
+            named = [
+                each for index, name in enumerate(names.items) for each in _named(name, path, index, faults)
+            ]
+            root = _with(root, path, replace(names, items=tuple(named)))
+    return Expanded(tree=root, diagnostics=tuple(faults))
+
+
+def _named(name: Tree, path: DocumentPath, index: int, faults: list[Diagnostic]) -> Sequence[Tree]:
+    """The names of one entry of `on`; the entry itself where it is no range, or a faulty one."""
+    try:
+        names = _unfolded(name, (*path, index))
+    except _RangeFault as fault:
+        faults.append(fault.diagnostic)
+        return []
+    if names is None:
+        return [name]
+    assert isinstance(name, Scalar)
+    return [replace(name, value=each) for each in names]
 
 
 def _hosts_of(entry: Tree, index: int, faults: list[Diagnostic], num_left: int) -> Sequence[Tree]:
     """The nodes of one entry; the entry itself where it is no range, or a faulty one."""
     try:
-        names = _unfolded(entry, _NAME, index)
-        others = {path: _unfolded(entry, path, index) for path in _FOLLOWING}
+        place: DocumentPath = ("cluster", "nodes", index)
+        names = _unfolded(_at(entry, _NAME), (*place, *_NAME))
+        others = {path: _unfolded(_at(entry, path), (*place, *path)) for path in _FOLLOWING}
         if names is None and not any(others.values()):
             return [entry]
-        count = _check(entry, index, names, others, num_left)
+        count = _check(entry, place, names, others, num_left)
     except _RangeFault as fault:
         faults.append(fault.diagnostic)
         return [entry]
@@ -58,20 +77,19 @@ class _RangeFault(Exception):
         self.diagnostic = diagnostic
 
 
-def _unfolded(entry: Tree, path: DocumentPath, index: int) -> tuple[str, ...] | None:
+def _unfolded(scalar: Tree | None, place: DocumentPath) -> tuple[str, ...] | None:
     """What a value with a range stands for; None for any other value."""
-    scalar = _at(entry, path)
     if not isinstance(scalar, Scalar) or not isinstance(scalar.value, str) or not is_folded(scalar.value):
         return None
     try:
         return unfold(scalar.value)
     except ValueError as error:
-        raise _fault(scalar, path, index, str(error), _hint(scalar.value)) from error
+        raise _fault(scalar, place, str(error), _hint(scalar.value)) from error
 
 
 def _check(
     entry: Tree,
-    index: int,
+    place: DocumentPath,
     names: tuple[str, ...] | None,
     others: dict[DocumentPath, tuple[str, ...] | None],
     num_left: int,
@@ -83,24 +101,18 @@ def _check(
         if found is None or not isinstance(scalar, Scalar) or len(found) == num_names:
             continue
         message = f"`{dotted(path)}` stands for {len(found)}, `name` for {num_names}"
-        raise _fault(scalar, path, index, message, "give both ranges the same length")
+        raise _fault(scalar, (*place, *path), message, "give both ranges the same length")
     if num_names > num_left:
         scalar = _at(entry, _NAME)
         assert isinstance(scalar, Scalar)
         message = f"the ranges stand for more than {MAX_NODES:,} nodes"
-        raise _fault(scalar, _NAME, index, message, "look for a mistyped number")
+        raise _fault(scalar, (*place, *_NAME), message, "look for a mistyped number")
     return num_names
 
 
-def _fault(scalar: Scalar, path: DocumentPath, index: int, message: str, help: str) -> _RangeFault:
+def _fault(scalar: Scalar, place: DocumentPath, message: str, help: str) -> _RangeFault:
     return _RangeFault(
-        Diagnostic(
-            code="PD513",
-            message=message,
-            span=scalar.span,
-            path=dotted(("cluster", "nodes", index, *path)),
-            help=help,
-        )
+        Diagnostic(code="PD513", message=message, span=scalar.span, path=dotted(place), help=help)
     )
 
 

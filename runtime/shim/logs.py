@@ -1,6 +1,7 @@
 """The verbs `logs` and `tails`: output of several processes.
 
-`logs` gives JSON lines `{"process_id", "run_id", "line"}`, `tails` one object: last lines by process id.
+`logs` gives JSON lines `{"process_id", "run_id", "line"}`, `tails` one object: last lines by process id. An
+empty line of `logs` is a sign of life.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from .record import OUTPUT, OUTPUT_ROTATED, RequestError, check_name, run_ids
 
 POLL_S = 0.1
+BEAT_S = 10.0  # a connection whose other end vanished is only noticed by sending something
 CHUNK_BYTES = 256 << 10
 MAX_LINE_BYTES = 64 << 10  # longer ones come in pieces
 
@@ -27,6 +29,7 @@ def stream_logs(root: str, deployment: str, process_ids: list[str], request: dic
     tail, follow, marks = request.get("tail"), bool(request.get("follow")), request.get("marks") or {}
     num_lines = tail if isinstance(tail, int) else None
     readers = [Reader(os.path.join(root, deployment, process_id), process_id) for process_id in process_ids]
+    beat_at = time.monotonic() + BEAT_S
     try:
         for reader in readers:
             if not reader.resume(marks.get(reader.process_id)):
@@ -34,6 +37,9 @@ def stream_logs(root: str, deployment: str, process_ids: list[str], request: dic
         while follow and not _is_reader_gone():
             for reader in readers:
                 _print(reader, reader.read_new())
+            if time.monotonic() > beat_at:
+                beat_at += BEAT_S
+                sys.stdout.write("\n")
             sys.stdout.flush()
             time.sleep(POLL_S)
         sys.stdout.flush()

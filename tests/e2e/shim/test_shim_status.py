@@ -38,6 +38,17 @@ def test_the_end_is_recorded_by_code_or_signal(node, wait_until, program, code, 
     assert entry["ended_at"] >= entry["started_at"]
 
 
+def test_the_age_of_a_process_does_not_depend_on_what_time_it_is(node):
+    start = node.start("a-0.0", "sleep", "100")
+    recorded = node.run_dir("a-0.0") / "status.json"
+    recorded.write_text(json.dumps({**node.recorded("a-0.0"), "started_at": 0.0}))
+    entry = node.status("a-0.0")
+    assert (entry["pid"], entry["started_at"]) == (start["pid"], 0.0)
+    assert 0 <= entry["age_s"] < 60
+    node.stop("a-0.0")
+    assert node.status("a-0.0")["age_s"] is None
+
+
 def test_a_killed_worker_was_not_stopped_by_us(node, wait_until):
     os.kill(node.start("a-0.0", "sleep", "100")["pid"], signal.SIGKILL)
     wait_until(lambda: node.status("a-0.0")["state"] == "exited")

@@ -78,3 +78,18 @@ def test_a_mistyped_number_does_not_fill_memory():
 
 def test_a_fault_of_the_schema_in_a_range_is_one_fault():
     assert [code for code, _, _ in _faults("{name: 'a[1-100]', adress: x}")] == ["PD121"]
+
+
+def test_a_range_of_nodes_to_use_stands_for_each_of_them():
+    text = DOCUMENT.replace("NODES", "    - {name: 'a[1-3]'}\n    - {name: b}")
+    loaded = load_text(text.replace("prefill: {}", "prefill: {on: ['a[2-3]', b]}")).require()
+    assert loaded.prefill.on == ("a2", "a3", "b")
+    assert len({loaded.source.value("prefill", "on", index) for index in (0, 1)}) == 1
+
+
+def test_a_faulty_range_of_nodes_to_use_is_told_at_its_place():
+    text = DOCUMENT.replace("NODES", "    - {name: 'a[1-3]'}").replace(
+        "decode: {}", "decode: {on: ['a[3-1]']}"
+    )
+    (fault,) = load_text(text).diagnostics
+    assert (fault.code, fault.path, fault.span and fault.span.line) == ("PD513", "decode.on.0", 10)
