@@ -57,9 +57,8 @@ def shares_of(query: LookQuery, machines: Machines) -> tuple[Share, ...]:
 def look_on(share: Share) -> SeenShare:
     link, query = share.link, share.query
     place = (link.root(), query.deployment)
-    calls = [
-        VerbCall(verb="status", names=place, request={"node": link.name, "devices": query.device_memory})
-    ]
+    asked = {"node": link.name} | ({"devices": True} if query.device_memory else {})
+    calls = [VerbCall(verb="status", names=place, request=asked)]
     if query.probes:
         requests = [probe_json(each) for each in query.probes]
         calls.append(VerbCall(verb="probe", request={"requests": requests}))
