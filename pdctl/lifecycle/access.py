@@ -94,9 +94,12 @@ def introduce(plan: LaunchPlan) -> None:
 
 
 def _plan_on_nodes(plan: LaunchPlan) -> LaunchPlan | None:
+    """What is kept there; `plan` itself where only a lock is: its owner may have died right after it."""
     executor = executor_for(cluster_of(plan))
     try:
-        return _plan_from(executor.kept_plan(plan.name))
+        kept = _plan_from(executor.kept_plan(plan.name))
+        is_locked = kept is None and executor.standing(plan.name).holder is not None
+        return plan if is_locked else kept
     finally:
         executor.tidy()
 
