@@ -6,7 +6,6 @@ Looks afresh, at the kernel's word rather than at records: living processes, por
 from __future__ import annotations
 
 import os
-import subprocess
 
 from .family import living_below
 from .ports import ports
@@ -33,6 +32,11 @@ def prove(root: str, deployment: str, request: dict) -> dict:
 
 def _devices(pids: set, table: Table) -> dict:
     """`{"held": [{"pid", "used_mib", "device"}], "unproven": why not or null}`."""
+    if not _has_program(QUERY[0]):
+        has_devices = any(os.path.exists(path) for path in NVIDIA)
+        return {"held": [], "unproven": "it has NVIDIA devices, but no `nvidia-smi`" if has_devices else None}
+    import subprocess  # costs more than all the rest, where there is no device
+
     try:
         done = subprocess.run(
             QUERY,
@@ -41,9 +45,6 @@ def _devices(pids: set, table: Table) -> dict:
             stderr=subprocess.STDOUT,
             timeout=TIMEOUT_S,
         )
-    except FileNotFoundError:
-        has_devices = any(os.path.exists(path) for path in NVIDIA)
-        return {"held": [], "unproven": "it has NVIDIA devices, but no `nvidia-smi`" if has_devices else None}
     except (OSError, subprocess.TimeoutExpired) as error:
         return {"held": [], "unproven": "`nvidia-smi` does not answer: %s" % error}
     text = done.stdout.decode("utf-8", "replace")
@@ -57,3 +58,7 @@ def _devices(pids: set, table: Table) -> dict:
         if len(row) == 3 and row[0].isdigit() and int(row[0]) in pids and int(row[0]) not in table.processes
     ]
     return {"held": held, "unproven": None}
+
+
+def _has_program(name: str) -> bool:
+    return any(os.access(os.path.join(folder, name), os.X_OK) for folder in os.get_exec_path())
