@@ -100,6 +100,10 @@ class Supervision(Protocol):
         """
         ...
 
+    def tidy(self) -> None:
+        """After an act that started nothing: take away what it has put on nodes that need it for nothing."""
+        ...
+
 
 class PlanKeeping(Protocol):
     """The plan in force, and its history, lie on nodes: losing an operator's record loses nothing."""

@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pdctl.diagnostics import Diagnostic, DiagnosticError, Excerpt
 from pdctl.executors.archive import shim_archive
@@ -18,6 +18,7 @@ from pdctl.state.observed import UnreachableNode
 CALL_TIMEOUT_S = 30.0
 RETRY_PAUSE_S = 1.0  # before a lost call is asked again
 SHIP_TRIES = 3
+UNABLE_CODES = frozenset({"PD501", "PD502"})  # of a node that is reached, but serves no call
 MAX_QUOTED_LINES = 10
 MAX_NOTES = 10  # of one reason: a hundred fingerprints help nobody
 
@@ -56,6 +57,7 @@ class NodeLink:
         self._own_root = root  # the same, once the node was asked
         self._asking = threading.Lock()
         self._has_shim = False
+        self._has_shipped = False
 
     @property
     def label(self) -> str:
@@ -133,6 +135,11 @@ class NodeLink:
             self.call("list", [self.root()])
         return self._shell.follow(self._argv(verb, names), stdin=json.dumps(request).encode())
 
+    def tidy(self) -> None:
+        """Take away the shim that this link has shipped, unless something on the node needs it."""
+        if self._has_shipped:
+            self._shell.run(self._argv("tidy", [self.root()]), timeout_s=CALL_TIMEOUT_S)
+
     def _argv(self, verb: str, names: Sequence[str]) -> list[str]:
         name = shim_archive().name
         if self._root is None:
@@ -156,6 +163,7 @@ class NodeLink:
             return
         except OSError as error:
             raise self._not_shipped(error.strerror or str(error)) from error
+        self._has_shipped = True
 
     def _not_shipped(self, why: str) -> DiagnosticError:
         return DiagnosticError.one(
@@ -170,7 +178,7 @@ class NodeLink:
                 "PD501",
                 f"{self.label} has no Python at `{self._python[0]}`",
                 notes=("pdctl supervises processes with a small script that needs Python 3.8 or later",),
-                help="install Python there, or name its interpreter in `engine.python`",
+                help="install Python there, or name its interpreter as `cluster.ssh.python`",
             )
         if (refusal := _refusal(done)) is not None:
             return DiagnosticError([self._refused(verb, refusal)])
@@ -209,7 +217,7 @@ def unreachable_nodes(nodes: Sequence[UnreachableNode], *, notes: tuple[str, ...
         if node.fault is None:
             by_reason.setdefault((node.code, node.reason, node.help), []).append(node)
         else:
-            faults.append(node.fault)
+            faults.append(replace(node.fault, notes=(*node.fault.notes, *notes)))
     faults += [
         Diagnostic(
             code=code,

@@ -58,11 +58,18 @@ def _octal(script: bytes) -> str:
 
 
 # $1 file, $2 its folder, $3 number of bytes, $4 name of the half-written file. A connection that is cut looks
-# like the end of the input: only the right number of bytes may get the name.
+# like the end of the input: only the right number of bytes may get the name. What fails leaves no folder that
+# was not there before.
 _PUT = """\
 LC_ALL=C; export LC_ALL; umask 077
+num_new=0 folder=$2
+while [ -n "$folder" ] && [ ! -d "$folder" ]; do num_new=$((num_new + 1)) folder=${folder%/*}; done
 mkdir -p -- "$2" && cat > "$4" && [ "$(wc -c < "$4")" -eq "$3" ] && exec mv -f -- "$4" "$1"
-rm -f -- "$4"; exit 1"""
+rm -f -- "$4"; folder=$2
+while [ $num_new -gt 0 ]; do
+  rmdir -- "$folder" 2>/dev/null; num_new=$((num_new - 1)) folder=${folder%/*}
+done
+exit 1"""
 
 
 def put_command(path: str, num_bytes: int, token: str) -> list[str]:

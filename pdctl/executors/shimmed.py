@@ -163,6 +163,10 @@ class ShimmedExecutor:
                 kept.update(answer.object("answer").texts("kept"))
         return ForgetOutcome(kept=tuple(sorted(kept)), unreachable=tuple(unreachable))
 
+    def tidy(self) -> None:
+        """A node that can't be reached keeps a small script, for the next act to take away."""
+        self._machines.ask_each(NodeLink.tidy)
+
     def keep_plan(self, deployment: str, content: bytes, *, pending: Sequence[PendingNode] = ()) -> None:
         lost = {node.name for node in pending}
         links = [link for link in self._machines.links if link.name not in lost][:NUM_COPIES]
@@ -274,7 +278,9 @@ class ShimmedExecutor:
                 continue
             if isinstance(outcome, Acquired):
                 self._locked_on[owner.token] = link
-                elsewhere = self._held_elsewhere(deployment, self._machines.links[index + 1 : NUM_COPIES])
+                elsewhere = self._held_elsewhere(
+                    deployment, owner, links=self._machines.links[index + 1 : NUM_COPIES]
+                )
                 if elsewhere is not None:
                     self.unlock(deployment, owner)
                     return Held(holder=elsewhere)
@@ -282,11 +288,15 @@ class ShimmedExecutor:
             return outcome
         raise AssertionError("there is at least one node")
 
-    def _held_elsewhere(self, deployment: str, links: Sequence[NodeLink]) -> Owner | None:
-        """Who took the lock on a later node, when those before it could not be reached for a while."""
+    def _held_elsewhere(self, deployment: str, owner: Owner, *, links: Sequence[NodeLink]) -> Owner | None:
+        """Who took the lock on a later node, when those before it could not be reached for a while.
+
+        Nodes that share a file system show the owner's own lock.
+        """
         for found in self._machines.ask_all(lambda link: ask_standing(link, deployment), links):
-            if isinstance(found, Standing) and found.holder is not None and not is_dead(found.holder):
-                return found.holder
+            holder = found.holder if isinstance(found, Standing) else None
+            if holder is not None and holder.token != owner.token and not is_dead(holder):
+                return holder
         return None
 
     def unlock(self, deployment: str, owner: Owner) -> None:

@@ -84,13 +84,24 @@ def introduce(plan: LaunchPlan) -> None:
     record = store.load(plan.name) if plan.name in store.names() else None
     in_force = _plan_from(None if record is None else record.plan)
     if in_force is None:
-        in_force = _plan_from(executor_for(cluster_of(plan)).kept_plan(plan.name))
+        in_force = _plan_on_nodes(plan)
     if in_force is None or in_force.executor != plan.executor:
         return
     reachable = reached_as(in_force, plan)
     if record is None or reachable != in_force:
         content = json.dumps(plan_to_json(reachable), indent=1).encode()
         store.save(DeploymentRecord(name=plan.name, plan=content))
+
+
+def _plan_on_nodes(plan: LaunchPlan) -> LaunchPlan | None:
+    """What is kept there; `plan` itself where only a lock is: its owner may have died right after it."""
+    executor = executor_for(cluster_of(plan))
+    try:
+        kept = _plan_from(executor.kept_plan(plan.name))
+        is_locked = kept is None and executor.standing(plan.name).holder is not None
+        return plan if is_locked else kept
+    finally:
+        executor.tidy()
 
 
 def reached_as(in_force: LaunchPlan, plan: LaunchPlan) -> LaunchPlan:

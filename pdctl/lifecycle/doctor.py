@@ -57,7 +57,10 @@ def planned_versions(topology: Topology) -> dict[str, str]:
 def _look(plan: LaunchPlan, executor: Executor, versions: Mapping[str, str]) -> DoctorReport:
     clock: Clock = SystemClock()
     began = clock.now()
-    found = survey(plan, executor, EVERYTHING, versions=versions)
+    try:
+        found = survey(plan, executor, EVERYTHING, versions=versions)
+    finally:
+        executor.tidy()
     return DoctorReport(
         deployment=plan.name,
         nodes=tuple(each.name for each in found.needs),

@@ -61,7 +61,11 @@ def plan_file(source: TopologySource) -> Planned:
 
 def compare(planned: Planned) -> ChangeSet:
     """What `up` would do now."""
-    return reconcile(planned.plan, planned.executor.observe(planned.plan.name))
+    executor = planned.executor
+    try:
+        return reconcile(planned.plan, executor.observe(planned.plan.name))
+    finally:
+        executor.tidy()
 
 
 def _has_executor(topology: Topology) -> bool:

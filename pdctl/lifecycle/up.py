@@ -17,7 +17,7 @@ from pdctl.clock import SystemClock
 from pdctl.diagnostics import DiagnosticError
 from pdctl.events import EventSink
 from pdctl.executors.base import Executor
-from pdctl.executors.link import unreachable_nodes
+from pdctl.executors.link import UNABLE_CODES, unreachable_nodes
 from pdctl.executors.shell import UNREACHABLE_CODES
 from pdctl.hostlist import fold
 from pdctl.lifecycle.access import open_deployment, records
@@ -79,6 +79,7 @@ def _make_true(
     began = clock.now()
     with (
         interruptible(plan.name, executor),
+        _tidied_if_refused(executor),
         _locked(plan, verb, executor, sink),
         audited(plan.name, verb, executor) as notes,
     ):
@@ -117,13 +118,23 @@ def _keep_plan(plan: LaunchPlan, executor: Executor) -> None:
 
 
 @contextmanager
+def _tidied_if_refused(executor: Executor) -> Generator[None]:
+    """Nodes on which nothing was started are left as they were."""
+    try:
+        yield
+    except DiagnosticError:
+        executor.tidy()
+        raise
+
+
+@contextmanager
 def _locked(plan: LaunchPlan, verb: str, executor: Executor, sink: EventSink) -> Generator[None]:
-    """Where the lock's node can't be reached, it may not be the only one: all are told."""
+    """Where the lock's node can't be reached or can't answer, it may not be the only one: all are told."""
     with ExitStack() as held:
         try:
             held.enter_context(locked(plan.name, verb, executor, sink))
         except DiagnosticError as error:
-            if any(each.code in UNREACHABLE_CODES for each in error.diagnostics):
+            if any(each.code in (*UNREACHABLE_CODES, *UNABLE_CODES) for each in error.diagnostics):
                 _refuse_unreachable(plan, executor.observe(plan.name))
             raise
         yield

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 
+from . import jsontext
 from .record import RequestError, check_name
 
 MAX_REQUEST_BYTES = 8 << 20
 MAX_CALLS = 1024
-HOUSEKEEPING = ("list", "forget", "keep", "kept", "lock", "unlock", "holder", "note", "history", "prove")
+HOUSEKEEPING = (
+    *("list", "tidy", "forget", "keep", "kept", "prove"),
+    *("lock", "unlock", "holder", "note", "history"),
+)
 STREAMING = ("logs", "run")  # verbs that print their own lines
 
 
@@ -87,6 +90,8 @@ def _call_housekeeping(verb: str, names: list[str], request: dict) -> object:
 
     if verb == "list":
         return keep.list_deployments(*_names(names, 1, 1))
+    if verb == "tidy":
+        return keep.tidy(*_names(names, 1, 1))
     root, deployment = _names(names, 2, 2)
     if verb == "forget":
         return keep.forget(root, deployment, request.get("node"), bool(request.get("keeps_plan")))
@@ -159,7 +164,7 @@ def _read_request() -> dict:
     if len(text) > MAX_REQUEST_BYTES:
         raise RequestError("the request is longer than %d bytes" % MAX_REQUEST_BYTES)
     try:
-        request = json.loads(text or b"{}")
+        request = jsontext.loads(text or b"{}")
     except ValueError as error:
         raise RequestError("the request is not JSON: %s" % error) from error
     if not isinstance(request, dict):
@@ -168,5 +173,5 @@ def _read_request() -> dict:
 
 
 def _print(answer: object) -> None:
-    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.write(jsontext.dumps(answer) + "\n")
     sys.stdout.flush()

@@ -6,13 +6,13 @@ TERM, the command's whole group is killed: nobody would learn how it ended.
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import signal
 import subprocess
 import sys
 
+from . import jsontext
 from .record import RequestError
 
 CHUNK_BYTES = 64 << 10
@@ -78,5 +78,5 @@ def _leave(number: int, frame: object) -> None:
 
 
 def _print(entry: dict) -> None:
-    sys.stdout.write(json.dumps(entry) + "\n")
+    sys.stdout.write(jsontext.dumps(entry) + "\n")
     sys.stdout.flush()

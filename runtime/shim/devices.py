@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 
 NVIDIA = ("/dev/nvidiactl", "/proc/driver/nvidia")
 QUERY = ["nvidia-smi", "--query-compute-apps=pid,used_memory,gpu_uuid", "--format=csv,noheader,nounits"]
@@ -19,6 +18,12 @@ def holders() -> list[dict]:
 
     Raises DevicesUnknown. `used_mib` is None where the driver doesn't tell, as inside some containers.
     """
+    if not _has_program(QUERY[0]):
+        if any(os.path.exists(path) for path in NVIDIA):
+            raise DevicesUnknown("it has NVIDIA devices, but no `nvidia-smi`")
+        return []
+    import subprocess  # costs more than all the rest, where there is no device
+
     try:
         done = subprocess.run(
             QUERY,
@@ -27,10 +32,6 @@ def holders() -> list[dict]:
             stderr=subprocess.STDOUT,
             timeout=TIMEOUT_S,
         )
-    except FileNotFoundError:
-        if any(os.path.exists(path) for path in NVIDIA):
-            raise DevicesUnknown("it has NVIDIA devices, but no `nvidia-smi`") from None
-        return []
     except (OSError, subprocess.TimeoutExpired) as error:
         raise DevicesUnknown("`nvidia-smi` does not answer: %s" % error) from error
     text = done.stdout.decode("utf-8", "replace")
@@ -42,3 +43,7 @@ def holders() -> list[dict]:
         for row in rows
         if len(row) == 3 and row[0].isdigit()
     ]
+
+
+def _has_program(name: str) -> bool:
+    return any(os.access(os.path.join(folder, name), os.X_OK) for folder in os.get_exec_path())

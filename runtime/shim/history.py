@@ -5,9 +5,9 @@ Lines are only ever appended; a file that has grown too long loses its older hal
 
 from __future__ import annotations
 
-import json
 import os
 
+from . import jsontext
 from .record import RequestError, make_private_dirs, write_text
 
 HISTORY = "history.jsonl"
@@ -17,7 +17,7 @@ MAX_LINE_BYTES = 16 << 10
 
 def note(root: str, deployment: str, entry: object) -> dict:
     """Append one line with one write, so that a crash cuts off that line alone."""
-    line = json.dumps(entry).encode() + b"\n"
+    line = jsontext.dumps(entry).encode() + b"\n"
     if not isinstance(entry, dict) or len(line) > MAX_LINE_BYTES:
         raise RequestError("`entry` is not an object of at most %d bytes" % MAX_LINE_BYTES)
     make_private_dirs(os.path.join(root, deployment))
@@ -39,7 +39,7 @@ def history(root: str, deployment: str) -> list[dict]:
     entries = []
     for line in _lines(os.path.join(root, deployment, HISTORY)):
         try:
-            entry = json.loads(line)
+            entry = jsontext.loads(line)
         except ValueError:
             continue
         if isinstance(entry, dict):

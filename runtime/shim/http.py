@@ -6,8 +6,9 @@ No proxy, no redirect, no TLS: the question is whether this very process answers
 
 from __future__ import annotations
 
-import socket
 import time
+
+from .sockets import Socket, connect, socket
 
 MAX_HEAD_BYTES = 64 << 10
 MAX_BODY_BYTES = 256 << 10
@@ -21,7 +22,7 @@ class HttpError(Exception):
 def exchange(url: str, method: str, body: bytes | None, deadline: float) -> tuple[int, bytes]:
     """Status and body (the first MAX_BODY_BYTES). `socket.timeout` when `deadline` passes (monotonic)."""
     host, port, authority, target = _split(url)
-    with socket.create_connection((host, port), timeout=_left_s(deadline)) as connection:
+    with connect(host, port, _left_s(deadline)) as connection:
         connection.settimeout(_left_s(deadline))
         connection.sendall(_request(method, target, authority, body))
         answer = Answer(connection, deadline)
@@ -53,7 +54,7 @@ def _request(method: str, target: str, authority: str, body: bytes | None) -> by
 class Answer:
     """What comes back, read as it is needed."""
 
-    def __init__(self, connection: socket.socket, deadline: float) -> None:
+    def __init__(self, connection: Socket, deadline: float) -> None:
         self._connection = connection
         self._deadline = deadline
         self._unread = b""

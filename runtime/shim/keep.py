@@ -1,9 +1,8 @@
-"""The verbs `list`, `forget`, `keep`, `kept`: what is here of deployments, besides their processes."""
+"""The verbs `list`, `forget`, `tidy`, `keep`, `kept`: what is here of deployments but their processes."""
 
 from __future__ import annotations
 
 import os
-import shutil
 
 from .family import Family, living_below
 from .history import HISTORY
@@ -14,12 +13,13 @@ from .record import (
     PLAN,
     REMOVING,
     RequestError,
-    check_name,
     is_elsewhere,
+    is_name,
     lock_file,
     make_private_dirs,
     process_ids,
     read_json,
+    remove_tree,
     write_json,
 )
 
@@ -30,9 +30,9 @@ def list_deployments(root: str) -> list[str]:
     """Names of deployments with a process directory, with a living process whose directory was removed, or
     with an end that is not finished on other nodes.
     """
-    named = [name for name in process_ids(root) if _is_name(name)]
+    named = [name for name in process_ids(root) if is_name(name)]
     found = {name for name in named if process_ids(os.path.join(root, name)) or kept(root, name)["pending"]}
-    found |= {name for name in living_below(root, Table()) if _is_name(name)}
+    found |= {name for name in living_below(root, Table()) if is_name(name)}
     return sorted(found)
 
 
@@ -100,9 +100,9 @@ def _remove_tree(process_dir: str) -> None:
     """Gone at once for all who look, so that no node takes what is left of it for its own."""
     parent, name = os.path.split(process_dir)
     removing = os.path.join(parent, "%s%s" % (REMOVING, name))
-    shutil.rmtree(removing, ignore_errors=True)  # of a call that was killed
+    remove_tree(removing)  # of a call that was killed
     os.rename(process_dir, removing)
-    shutil.rmtree(removing, ignore_errors=True)  # another call may be at it, too
+    remove_tree(removing)  # another call may be at it, too
 
 
 def _remove_what_a_killed_call_left(deployment_dir: str) -> None:
@@ -112,7 +112,7 @@ def _remove_what_a_killed_call_left(deployment_dir: str) -> None:
         return
     for name in names:
         if name.startswith(REMOVING):
-            shutil.rmtree(os.path.join(deployment_dir, name), ignore_errors=True)
+            remove_tree(os.path.join(deployment_dir, name))
 
 
 def _remove(path: str) -> None:
@@ -122,10 +122,33 @@ def _remove(path: str) -> None:
         pass
 
 
+def tidy(root: str) -> dict:
+    """Remove what those have left who only looked, or were refused: history, packed shims, the root itself.
+
+    Nothing of a deployment that is here, or that somebody works on.
+    """
+    for deployment in process_ids(root):
+        place = os.path.join(root, deployment)
+        if not process_ids(place) and not any(os.path.exists(os.path.join(place, n)) for n in (PLAN, RECORD)):
+            _remove(os.path.join(place, HISTORY))
+            remove_if_unused(root, deployment)
+    _remove_root_if_unused(root)
+    return {}
+
+
 def remove_if_unused(root: str, deployment: str) -> None:
     """Remove the empty deployment directory; with the last one, packed shims and the root itself."""
     try:
         os.rmdir(os.path.join(root, deployment))
+    except FileNotFoundError:  # this node was only looked at
+        pass
+    except OSError:  # something is in use
+        return
+    _remove_root_if_unused(root)
+
+
+def _remove_root_if_unused(root: str) -> None:
+    try:
         names = os.listdir(root)
         if all(name.startswith("shim-") and name.endswith((".py", ".pyc")) for name in names):
             for name in names:
@@ -135,11 +158,3 @@ def remove_if_unused(root: str, deployment: str) -> None:
                 os.rmdir(os.path.dirname(root))
     except OSError:  # something is in use, or another call was faster
         pass
-
-
-def _is_name(name: str) -> bool:
-    try:
-        check_name(name)
-    except RequestError:
-        return False
-    return True

@@ -6,12 +6,12 @@ empty line of `logs` is a sign of life.
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import sys
 import time
 
+from . import jsontext
 from .record import OUTPUT, OUTPUT_ROTATED, RequestError, check_name, run_ids
 
 POLL_S = 0.1
@@ -174,7 +174,7 @@ def _print(reader: Reader, lines: list[bytes]) -> None:
             entry = {"process_id": reader.process_id, "run_id": reader.run_id, "line": piece}
             if number == len(lines) and start + MAX_LINE_BYTES >= len(text):
                 entry["mark"] = reader.mark
-            sys.stdout.write(json.dumps(entry) + "\n")
+            sys.stdout.write(jsontext.dumps(entry) + "\n")
 
 
 def _shown(line: bytes) -> str:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import errno
 import os
 import select
-import signal
 import socket
 import time
 
 from .proc import Table, read_process, send_signal
 from .record import RequestError, checked_nodes
+from .signals import signal
 
 MAX_TARGETS = 4096
 MAX_LIFETIME_S = 60.0

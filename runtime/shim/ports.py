@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 
 from .proc import PROCESS_VARIABLE, Table
 from .record import LOCK, RequestError
+from .sockets import Socket, resolve, socket
 
 MAX_QUERIES = 4096
 LISTENING = "0A"
@@ -44,8 +44,8 @@ def _try_bind(query: object) -> str | None:
         return "%d is not a port" % query["port"]
     host = query.get("host") or "0.0.0.0"
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, query["port"], type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, socket.SOCK_STREAM) as attempt:
+        family, _, _, _, address = resolve(host, query["port"], socket.SOCK_STREAM)[0]
+        with Socket(family, socket.SOCK_STREAM) as attempt:
             # As servers do, so that connections in TIME_WAIT don't count.
             attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             attempt.bind(address)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import socket
-import threading
+import _thread
 import time
 
 from .http import HttpError, exchange
 from .record import RequestError
+from .sockets import socket
 
 MAX_REQUESTS = 1024
 DEFAULT_TIMEOUT_S = 5.0
@@ -19,7 +19,7 @@ def probe(requests: object) -> list[dict]:
         raise RequestError("`requests` is not a list of at most %d" % MAX_REQUESTS)
     exchanges = [Exchange(request) for request in requests]
     for each in exchanges:
-        each.thread.start()
+        each.begin()
     return [each.wait() for each in exchanges]
 
 
@@ -35,10 +35,14 @@ class Exchange:
         self._timeout_s = float(request.get("timeout_s") or DEFAULT_TIMEOUT_S)
         self._started = time.monotonic()
         self._answer: dict | None = None
-        self.thread = threading.Thread(target=self._run, daemon=True)
+        self._running = _thread.allocate_lock()
+
+    def begin(self) -> None:
+        self._running.acquire()
+        _thread.start_new_thread(self._run, ())  # `threading` takes longer to load than this call lasts
 
     def wait(self) -> dict:
-        self.thread.join(max(0.0, self._started + self._timeout_s - time.monotonic()))
+        self._running.acquire(timeout=max(0.0, self._started + self._timeout_s - time.monotonic()))
         answer = self._answer or _failure("no answer within %g s" % self._timeout_s)
         return dict(answer, elapsed_s=round(answer.get("elapsed_s") or time.monotonic() - self._started, 4))
 
@@ -56,6 +60,7 @@ class Exchange:
         except (OSError, ValueError) as error:
             answer = _failure(str(error))
         self._answer = dict(answer, elapsed_s=time.monotonic() - self._started)
+        self._running.release()
 
 
 def _failure(error: str) -> dict:

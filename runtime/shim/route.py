@@ -5,10 +5,10 @@ from __future__ import annotations
 import array
 import fcntl
 import os
-import socket
 import struct
 
 from .record import RequestError
+from .sockets import Socket, resolve, socket
 
 MAX_TARGETS = 4096
 ANY_PORT = 9  # nothing is sent: connecting a UDP socket only looks up the route
@@ -40,8 +40,8 @@ def _login_address() -> str | None:
 
 def _route_to(target: object, interfaces: dict[str, str]) -> dict:
     try:
-        family, kind, _, _, address = socket.getaddrinfo(str(target), ANY_PORT, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind) as probe:
+        family, kind, _, _, address = resolve(str(target), ANY_PORT, socket.SOCK_DGRAM)[0]
+        with Socket(family, kind) as probe:
             probe.connect(address)
             source = probe.getsockname()[0].partition("%")[0]
     except socket.gaierror as error:
@@ -60,7 +60,7 @@ def _interfaces() -> dict[str, str]:
     found = dict(_v6_interfaces())
     buffer = array.array("B", bytes(IFREQ_BYTES * MAX_ADDRESSES))
     pointer, _ = buffer.buffer_info()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+    with Socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         answer = fcntl.ioctl(any_socket.fileno(), SIOCGIFCONF, struct.pack("iL", len(buffer), pointer))
     num_bytes = struct.unpack("iL", answer)[0]
     for start in range(0, num_bytes, IFREQ_BYTES):

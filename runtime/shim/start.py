@@ -6,10 +6,10 @@ status entry of the run that is in the way, when there is one.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 
+from . import jsontext
 from .family import Family
 from .proc import Table, boot_id, read_process
 from .record import (
@@ -21,6 +21,7 @@ from .record import (
     lock_in,
     make_private_dirs,
     read_json,
+    remove_tree,
     reserve_exit,
     run_ids,
     write_json,
@@ -102,7 +103,7 @@ def _claim(process_dir: str) -> int | None:
 def _sign(lock: int) -> None:
     """Write who holds the lock, for readers that must not take it to find out."""
     me = read_process(os.getpid())
-    text = json.dumps(
+    text = jsontext.dumps(
         {"pid": os.getpid(), "start_ticks": me.start_ticks if me else None, "boot_id": boot_id()}
     )
     os.pwrite(lock, text.encode().ljust(256), 0)
@@ -116,14 +117,8 @@ def _refuse(process_dir: str, process_id: str, error: str) -> dict:
 
 def _prune(process_dir: str) -> None:
     for run_id in run_ids(process_dir)[:-KEPT_RUNS]:
-        _remove(os.path.join(process_dir, run_id))
-
-
-def _remove(run_dir: str) -> None:
-    """Whatever lies in it: it is the working directory of its worker, too."""
-    import shutil  # with all that it imports it would stay in the memory of every shim
-
-    shutil.rmtree(run_dir, ignore_errors=True)
+        # Whatever lies in it: it is the working directory of its worker, too.
+        remove_tree(os.path.join(process_dir, run_id))
 
 
 def _make_run(process_dir: str, lock: int, spec: dict) -> Run:
@@ -136,7 +131,7 @@ def _make_run(process_dir: str, lock: int, spec: dict) -> Run:
         return Run(directory, run_id, lock, reserve_exit(os.path.join(directory, EXIT)), spec)
     except OSError:
         # A run that could not be recorded must not hide the one before it.
-        _remove(directory)
+        remove_tree(directory)
         raise
 
 
@@ -156,4 +151,6 @@ def _daemonise(run: Run) -> dict:
         answer = answers.read()
     if not answer:
         return {"started": False, "error": "its shim ended before it started"}
-    return json.loads(answer)
+    found = jsontext.loads(answer)
+    assert isinstance(found, dict), "it is our own child that answers"
+    return found

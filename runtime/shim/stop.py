@@ -8,12 +8,12 @@ never hit.
 from __future__ import annotations
 
 import os
-import signal
 import time
 
 from .family import Family
 from .proc import Process, Table, boot_id, send_signal
 from .record import EXIT, SPEC, read_json, reserve_exit, write_exit
+from .signals import signal
 from .supervise import DEFAULT_GRACE_S, KILL_TRIES_S, LEFTOVER_GRACE_S
 from .worker import STOP_ANNOUNCED
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
-import json
 import os
-import signal
 import time
 
+from . import jsontext
 from .output import Output
 from .proc import Process, Table, send_signal
 from .record import write_exit
+from .signals import signal
 from .worker import WATCHED, Run, start_worker
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -44,7 +43,7 @@ def _give_up(run: Run, answers: int, reason: str) -> None:
 
 def _tell(answers: int, answer: dict) -> None:
     try:
-        os.write(answers, json.dumps(answer).encode())
+        os.write(answers, jsontext.dumps(answer).encode())
         os.close(answers)
     except OSError:  # the caller is gone, or was told before
         pass
@@ -52,7 +51,7 @@ def _tell(answers: int, answer: dict) -> None:
 
 def _leave_caller(keep: tuple[int, ...]) -> None:
     """Give up everything inherited: an open descriptor of ours would keep the caller's connection open."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _adopt_orphans()
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
@@ -66,6 +65,20 @@ def _leave_caller(keep: tuple[int, ...]) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
     for number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of descendants whose own parents end."""
+    wanted = (PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        import _ctypes  # `ctypes` around it takes longer to load, and stays in the memory of every shim
+
+        program = _ctypes.dlopen(None, os.RTLD_NOW)  # pyright: ignore[reportArgumentType] - as `CDLL(None)` does
+        _ctypes.call_function(_ctypes.dlsym(program, "prctl"), wanted)
+    except (ImportError, AttributeError):  # another implementation of Python
+        import ctypes
+
+        ctypes.CDLL(None).prctl(*wanted)
 
 
 def _watch(run: Run, pid: int, output: Output) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 
 from .proc import NODE_VARIABLE, PROCESS_VARIABLE, RUN_DIR_VARIABLE, boot_id, read_process
 from .record import STATUS, write_exit, write_json
+from .signals import signal
 
 STOP_ANNOUNCED = signal.SIGUSR1  # sent to a shim by `stop` before it signals the worker
 WATCHED = (signal.SIGCHLD, signal.SIGTERM, STOP_ANNOUNCED)  # blocked in a shim, which waits for them

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,25 @@ _CHAT_TEMPLATE = (
     "{% for message in messages %}[{{ message['role'] }}]{{ message['content'] }}\n{% endfor %}"
     "{% if add_generation_prompt %}[assistant]{% endif %}"
 )
+
+# Signs of life that a slower machine shows and a faster one doesn't.
+_OPTIONAL_LINES = re.compile(r"waiting for |localhost: (fetching|waiting)|preparing ")
+
+
+@pytest.fixture(scope="session")
+def masked() -> Callable[[str], list[str]]:
+    """Lines without what differs from run to run: times, pids, sizes, the order of events."""
+
+    def mask(text: str) -> list[str]:
+        lines: list[str] = []
+        for line in text.splitlines():
+            if not line.strip() or _OPTIONAL_LINES.match(line):
+                continue
+            without_times = re.sub(r"\b\d+(\.\d+)?(ms|s|m|h)\b( \d+s\b)?", "T", line)
+            lines.append(re.sub(r"\s+", " ", re.sub(r"\b\d+\b", "N", without_times)).strip())
+        return sorted(lines)
+
+    return mask
 
 
 @dataclass(frozen=True)

@@ -290,6 +290,8 @@ class _Attempt(MissingHostKeyPolicy):
         outcomes = [each.result for each in error.result]
         if any("timeout" in str(each).lower() for each in outcomes):
             return silent(self.login.port, self.ssh.connect_timeout_s)
+        if self.keys.stated is not None:
+            return self.keys.stated
         if self.keys.unusable and not self.keys.tried:
             return self.keys.unusable[0]
         methods = [each.allowed_types for each in outcomes if isinstance(each, BadAuthenticationType)]

@@ -54,12 +54,15 @@ def _words(error: Exception) -> str:
 
 
 class OperatorKeys(AuthStrategy):
-    """One login's attempts. `tried` and `unusable` tell, after a failure, what there was to try."""
+    """One login's attempts. After a failure, `tried` and `unusable` tell what there was to try, and `stated`
+    why the key that the topology names was of no use.
+    """
 
     def __init__(self, login: Login, files: KeyFiles) -> None:
         super().__init__(ssh_config=SSHConfig())
         self.tried: list[str] = []
         self.unusable: list[UnreachableError] = []
+        self.stated: UnreachableError | None = None
         self._login = login
         self._files = files
         self._agent = Agent() if login.may_use_agent else None
@@ -77,10 +80,10 @@ class OperatorKeys(AuthStrategy):
             if isinstance(key, PKey):
                 self.tried.append(path)
                 yield InMemoryPrivateKey(self._login.user, key)
+            elif path == self._login.stated_identity:
+                self.stated = key or key_unusable(path, "there is no such file")
             elif key is not None:
                 self.unusable.append(key)
-            elif path == self._login.stated_identity:
-                self.unusable.append(key_unusable(path, "there is no such file"))
         if not self._login.identities_only:
             for key in held.values():
                 self.tried.append(_agent_name(key))

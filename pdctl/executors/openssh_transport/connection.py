@@ -20,7 +20,7 @@ from pathlib import Path
 
 from pdctl.executors.known_hosts import KnownHosts
 from pdctl.executors.openssh_transport.faults import fault_of, is_hung_up, last_line, needs_closer_look
-from pdctl.executors.openssh_transport.settings import command_argv, connect_argv, ssh_argv
+from pdctl.executors.openssh_transport.settings import command_argv, connect_argv, look_argv, ssh_argv
 from pdctl.executors.shell import UnreachableError
 from pdctl.executors.ssh_faults import bad_settings, key_locked, key_unusable, too_slow
 from pdctl.executors.ssh_login import Asked, Login, Operator, Options, login_of
@@ -59,7 +59,7 @@ class NodeConnection:
         self._environ = dict(environ)
         self._socket = str(folder / secrets.token_hex(8))
         self._argv = ssh_argv(asked, settings.usual, self._socket)
-        self._look_argv = [*ssh_argv(asked, settings.for_a_look, self._socket), "-v"]
+        self._look_argv = look_argv(asked, settings.for_a_look, self._socket, ssh.connect_timeout_s)
         self._opening = threading.Lock()
 
     def open(self) -> None:

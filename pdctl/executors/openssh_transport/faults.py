@@ -38,6 +38,7 @@ _AFTER_PROXY = (
     "ssh_exchange_identification: Connection closed",
     "Connection closed by UNKNOWN",
     "Connection timed out during banner exchange",
+    "Connection to UNKNOWN port",
 )
 # What `ssh -v` says besides, on its own account.
 _CHATTER = ("debug", "OpenSSH_", "Authenticated to ", "Transferred: ", "Bytes per second: ")

@@ -79,6 +79,15 @@ def ssh_argv(asked: Asked, settings: str, socket: str) -> list[str]:
     return ["ssh", "-F", settings, "-S", socket.replace("%", "%%"), "-T", *stated]
 
 
+def look_argv(asked: Asked, settings: str, socket: str, connect_timeout_s: float) -> list[str]:
+    """The same, to see why logging in fails.
+
+    It waits longer than the process that stands for a jump host, which isn't told: that one must speak first.
+    """
+    timeout = f"-oConnectTimeout={2 * _whole(connect_timeout_s)}"
+    return [*ssh_argv(asked, settings, socket), timeout, "-v"]
+
+
 def connect_argv(argv: Sequence[str], host: str) -> list[str]:
     """Log in, and leave the connection open in the background for a while.
 

@@ -48,6 +48,10 @@ class Answers(http.server.BaseHTTPRequestHandler):
         pass
 
 
+class ServerV6(http.server.ThreadingHTTPServer):
+    address_family = socket.AF_INET6
+
+
 def main() -> None:
     host, port = sys.argv[sys.argv.index("--host") + 1], int(sys.argv[sys.argv.index("--port") + 1])
     print(f"dummy engine on {host}:{port}", flush=True)
@@ -58,11 +62,27 @@ def main() -> None:
     if os.environ.get("DUMMY_DETACHED_CHILD"):
         # A grandchild in a session of its own, as some launchers leave behind.
         subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    if os.environ.get("DUMMY_ESCAPED_CHILD"):
+        _escape()
     if exit_after := os.environ.get("DUMMY_EXIT_AFTER_S"):
         threading.Thread(target=_exit_after, args=(float(exit_after),), daemon=True).start()
-    server = http.server.ThreadingHTTPServer((host, port), Answers)
+    server = (ServerV6 if ":" in host else http.server.ThreadingHTTPServer)((host, port), Answers)
     server.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     server.serve_forever()
+
+
+def _escape() -> None:
+    """A daemon by the book, and without a mark: no parent, session, variable or open file of ours, deaf to TERM."""
+    if os.fork() != 0:
+        os.wait()
+        return
+    os.setsid()
+    if os.fork() != 0:
+        os._exit(0)
+    os.closerange(0, 1024)
+    os.chdir("/")
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # lasts through exec
+    os.execve("/bin/sleep", ["escaped", "1000"], {})
 
 
 def _exit_after(seconds: float) -> None:

@@ -68,9 +68,10 @@ def test_what_else_finds_no_room_says_so(node, small_disk):
     (small_disk / "demo").mkdir()
     _fill(small_disk)
     told = "No space left on device"
-    assert told in node.ask("keep", request={"content": "x" * 9000})["error"]
+    plan = {"content": "x" * 9000, "generation": 1, "pending": []}
+    assert told in node.ask("keep", request=plan)["error"]
     assert told in node.ask("lock", request={"owner": {"token": "t1"}})["error"]
-    assert node.ask("holder") == {"holder": None}
+    assert node.ask("holder") == {"holder": None, "pending": []}
 
 
 @pytest.mark.usefixtures("small_disk")

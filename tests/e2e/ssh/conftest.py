@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.testbed.hosts import snapshot
 from tests.testbed.hosts.host import Host
 from tests.testbed.hosts.host_set import HostSet
 
@@ -92,3 +94,38 @@ def operator(tmp_path: Path, hosts: HostSet) -> Iterator[Callable[[str], Operato
     yield named
     for host in hosts:
         host.heal()
+
+
+@pytest.fixture
+def wait_until() -> Callable[[Callable[[], object], str], None]:
+    """Look again and again, so that a moment which passes quickly is met."""
+
+    def wait(holds: Callable[[], object], what: str) -> None:
+        deadline = time.monotonic() + 60
+        while not holds():
+            assert time.monotonic() < deadline, f"in vain: {what}"
+            time.sleep(0.002)
+
+    return wait
+
+
+@pytest.fixture
+def left_behind(hosts: HostSet) -> Callable[[], list[str]]:
+    """`left_behind()` tells what is not as it was on the `hosts` when the test began."""
+    before = {host.name: snapshot.take(host) for host in hosts}
+
+    def differences() -> list[str]:
+        return [
+            f"{host.name}: {line}"
+            for host in hosts
+            for line in before[host.name].differences(snapshot.take(host))
+        ]
+
+    def settled() -> list[str]:
+        """A command's login shell ends a moment after its answer has come."""
+        deadline = time.monotonic() + 15
+        while (found := differences()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return found
+
+    return settled

@@ -270,6 +270,13 @@ def test_a_lock_that_moved_while_the_first_node_was_lost_still_counts(make_execu
     assert shells[0].calls[1][0][4] == "unlock"
 
 
+def test_a_lock_that_other_nodes_show_because_they_share_a_file_system_is_the_owners_own(make_executor):
+    owner = this_owner("up")
+    shown = {"holder": owner.to_json(), "pending": []}
+    executor, _ = make_executor([TAKEN], [shown], [shown])
+    assert executor.lock("demo", owner) == Acquired(dead_owner=None)
+
+
 def test_no_lock_where_no_node_answers(make_executor, lost):
     executor, _ = make_executor([lost], [lost])
     with pytest.raises(DiagnosticError, match="PD503: n1, n2 can't be reached"):
