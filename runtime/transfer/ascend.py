@@ -17,6 +17,7 @@ What the library taught:
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -39,23 +40,19 @@ class AscendFabric:
     def __init__(self, advertised_host: str, options: BackendOptions) -> None:
         """Raises TransferError, also for a protocol that the library hasn't got."""
         try:
-            from memfabric_hybrid import (  # pyright: ignore[reportAttributeAccessIssue]: of a compiled part
-                TransDataOpType,
-                TransferEngine,
-                set_log_level,
-            )
+            library = importlib.import_module("memfabric_hybrid")
         except (ImportError, OSError) as error:  # OSError: its own shared libraries do not load
             raise TransferError(
                 f"the library of the ascend backend is missing ({error}): {INSTALL_HINT}"
             ) from error
-        protocols = TransDataOpType.__members__
+        protocols = library.TransDataOpType.__members__
         protocol = protocols.get(options.protocol.upper())
         if protocol is None:
             known = ", ".join(name.lower() for name in protocols)
             raise TransferError(f"ascend has no protocol `{options.protocol}`, it has {known}")
-        set_log_level(_ERRORS_ONLY)
+        library.set_log_level(_ERRORS_ONLY)
         self._num_threads = LaneSizes.of(options).num_in_flight
-        self._engine = TransferEngine()
+        self._engine = library.TransferEngine()
         role = "Decode" if options.is_receiver else "Prefill"  # `Decode` serves the store
         code = self._engine.initialize(
             f"tcp://{advertised_host}", advertised_host, role, options.device_id, protocol
