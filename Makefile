@@ -6,10 +6,10 @@ PIP_ARGS ?=
 BIN := $(VENV)/bin
 
 $(VENV)/.installed: pyproject.toml constraints.txt
-	@echo "setting up $(VENV): about 1.5 GB, a few minutes"
+	@echo "setting up $(VENV): about 2 GB, a few minutes"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --constraint constraints.txt --editable '.[runtime,dev]'
+	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --constraint constraints.txt --editable '.[runtime,mooncake,nixl,ascend,dev]'
 	touch $@
 
 .PHONY: setup demo test lint types check clean

@@ -12,6 +12,7 @@ from runtime.engine.compute import Chunk
 from runtime.engine.model.checkpoint import open_checkpoint
 from runtime.engine.model.config import ModelConfig
 from runtime.engine.model.errors import ModelError
+from runtime.engine.model.padding import with_padded_heads
 from runtime.engine.model.partition import HeadPart, head_part
 from runtime.engine.model.transformer import Transformer
 from runtime.engine.model.weights import load_weights
@@ -56,6 +57,8 @@ def load_runner(
     dtype: torch.dtype = getattr(torch, settings.dtype)  # one of three names that argparse let through
     device = _open_device(rank_device(settings))
     checkpoint = open_checkpoint(settings.model_path)
+    if settings.pad_kv_heads is not None:
+        checkpoint = with_padded_heads(checkpoint, settings.pad_kv_heads)
     config = checkpoint.config
     pool = KVPool(kv_layout(config, settings, dtype, head_part(config, shape)), device=device, dtype=dtype)
     weights = load_weights(config, checkpoint.source, shape=shape, dtype=dtype, device=device)

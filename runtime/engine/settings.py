@@ -31,6 +31,8 @@ class EngineSettings:
     transfer_queues: int
     ib_devices: tuple[str, ...]
     nixl_plugin: str
+    ascend_protocol: str
+    ascend_protocol: str
     staging: bool  # head slices by way of staging buffers, between unequal attention splits
     staging_block_mb: int | None  # None: one prefill chunk
     staging_pool_mb: int  # of a decode rank
@@ -50,6 +52,7 @@ class EngineSettings:
     heartbeat_interval_s: float
     verify_kv: bool
     log_level: str
+    pad_kv_heads: int | None  # heads of zeros up to this many; None: as the model has them
     tp_size: int
     attn_dp_size: int
     ep_size: int
@@ -92,6 +95,8 @@ def parse_settings(argv: Sequence[str] | None = None) -> EngineSettings:
     add("--transfer-queues", type=_positive, default=4, help="queues that receivers are dealt out to")
     add("--disaggregation-ib-device", dest="ib_devices", type=_names, default=(), metavar="NAME,NAME")
     add("--nixl-plugin", default="UCX", help="what NIXL moves bytes with")
+    add("--ascend-protocol", default="sdma", help="what memfabric moves bytes with")
+    add("--ascend-protocol", default="sdma", help="what memfabric moves bytes with")
     add("--staging", type=_switch, default=True, metavar="on|off", help="between unequal attention splits")
     add("--staging-block-mb", type=_positive, help="of one staged block, MiB (default: one prefill chunk)")
     add("--staging-pool-mb", type=_positive, default=256, help="of a decode rank's staging pool, MiB")
@@ -139,6 +144,11 @@ def _add_parallel_flags(parser: argparse.ArgumentParser) -> None:
         type=_positive,
         default=1,
         help="groups of ranks with a KV pool and requests of their own; each shares the heads of attention",
+    )
+    add(
+        "--pad-kv-heads",
+        type=_positive,
+        help="add KV heads of zeros up to this many, for more ranks to share; alike on both sides",
     )
     add("--ep-size", type=_positive, default=1, help="groups of ranks that experts are dealt out to")
     add("--nnodes", type=_positive, default=1, help="nodes that the ranks are spread over")

@@ -9,9 +9,8 @@ from __future__ import annotations
 import errno
 import os
 
-from .signals import signal
-
 from .record import OUTPUT, SPEC, is_run_id
+from .signals import signal
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 KERNEL_THREAD = 0x00200000  # PF_KTHREAD; a large machine has thousands

@@ -43,7 +43,9 @@ class BackendOptions:
     num_queues: int = 4
     devices: tuple[str, ...] = ()  # RDMA devices; none: sockets
     plugin: str = "UCX"  # of NIXL
-    store_url: str | None = None  # of the Ascend configuration store
+    protocol: str = "sdma"  # of Ascend
+    device_id: int = 0  # the NPU of this rank, as its process counts them
+    is_receiver: bool = False  # a decode rank
 
 
 def ignore_quiet() -> None:

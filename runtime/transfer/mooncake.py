@@ -19,11 +19,10 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 
 from runtime.transfer.base import BackendOptions, TransferError
 from runtime.transfer.one_sided.backend import OneSidedBackend
-from runtime.transfer.one_sided.fabric import Copy
+from runtime.transfer.one_sided.fabric import Copy, read_session
 
 INSTALL_HINT = "pip install 'pdctl[mooncake]', on Debian also apt-get install libibverbs1"
 
@@ -62,11 +61,7 @@ class MooncakeFabric:
         return self._session.encode()
 
     def open(self, description: bytes) -> MooncakePeer:
-        with suppress(UnicodeDecodeError):
-            session = description.decode()
-            if session.rpartition(":")[2].isdecimal():
-                return MooncakePeer(self.engine, session)
-        raise TransferError(f"not a session of mooncake: {description!r:.80}")
+        return MooncakePeer(self.engine, read_session(description, library=self.name))
 
     def take_turn(self) -> None:
         pass  # its own threads receive

@@ -13,12 +13,13 @@ What the library taught:
 
 from __future__ import annotations
 
+import importlib
 import os
-import sys
 import threading
 import uuid
 from collections import Counter
 from collections.abc import Sequence
+from types import ModuleType
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from runtime.transfer.one_sided.backend import OneSidedBackend
 from runtime.transfer.one_sided.fabric import Copy
 
 INSTALL_HINT = "pip install 'pdctl[nixl]' (works with and without CUDA)"
+_PACKAGES = ("nixl", "nixl_cu13")  # the first chooses among builds, and brings all; the second is one build
 _MEMORY = "DRAM"
 _SAFE_DEFAULTS = {
     "UCX_MODULES": "^ib",  # see above
@@ -45,23 +47,14 @@ class NixlFabric:
     def __init__(self, plugin: str) -> None:
         for variable, value in _SAFE_DEFAULTS.items():
             os.environ.setdefault(variable, value)
-        try:
-            from nixl._api import nixl_agent, nixl_agent_config, nixl_thread_sync_t
-        except ImportError as error:
-            raise TransferError(
-                f"the library of the nixl backend is missing ({error}): {INSTALL_HINT}"
-            ) from error
-        # They share no base of their own.
-        self.errors: tuple[type[Exception], ...] = tuple(
-            one for name, one in vars(sys.modules["nixl._bindings"]).items() if name.endswith("Error")
-        )
-        config = nixl_agent_config(
+        api, self.errors = _load_library()
+        config = api.nixl_agent_config(
             backends=[plugin],
             enable_prog_thread=False,
-            sync_mode=nixl_thread_sync_t.NIXL_THREAD_SYNC_STRICT,
+            sync_mode=api.nixl_thread_sync_t.NIXL_THREAD_SYNC_STRICT,
         )
         try:
-            self.agent = nixl_agent(f"pdctl-{uuid.uuid4()}", config)
+            self.agent = api.nixl_agent(f"pdctl-{uuid.uuid4()}", config)
         except (*self.errors, RuntimeError) as error:
             raise TransferError(f"nixl cannot start with the plugin `{plugin}`: {error}") from error
         if plugin not in self.agent.backends:
@@ -110,6 +103,20 @@ class NixlFabric:
         for descriptors in self._registered:
             self.agent.deregister_memory(descriptors)
         self._registered.clear()
+
+
+def _load_library() -> tuple[ModuleType, tuple[type[Exception], ...]]:
+    """The API, and its errors, which share no base of their own. Raises TransferError."""
+    missing: list[str] = []
+    for package in _PACKAGES:
+        try:
+            api = importlib.import_module(f"{package}._api")
+            bindings = importlib.import_module(f"{package}._bindings")
+        except ImportError as error:
+            missing.append(str(error))
+            continue
+        return api, tuple(one for name, one in vars(bindings).items() if name.endswith("Error"))
+    raise TransferError(f"the library of the nixl backend is missing ({'; '.join(missing)}): {INSTALL_HINT}")
 
 
 class NixlPeer:

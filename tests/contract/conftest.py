@@ -1,13 +1,16 @@
-"""Executors under contract: each kind is one entry here, and passes the same suite."""
+"""Executors under contract: each kind is one entry here, and passes the same suite. Doubles of libraries."""
 
 from __future__ import annotations
 
 import functools
+import importlib
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -105,3 +108,13 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
     yield made
     for deployment in made.executor.deployments():
         made.stop_all(deployment)
+
+
+@pytest.fixture
+def memfabric(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The Ascend library's double, in its place."""
+    monkeypatch.syspath_prepend(Path(__file__).with_name("doubles"))
+    monkeypatch.delitem(sys.modules, "memfabric_hybrid", raising=False)
+    double = importlib.import_module("memfabric_hybrid")
+    monkeypatch.setitem(sys.modules, "memfabric_hybrid", double)  # so that it is gone afterwards
+    return double

@@ -12,7 +12,7 @@ from runtime.kv.page_runs import Write
 from runtime.transfer.base import POOL, TransferBackend, TransferError
 from runtime.transfer.plugins import load_backend
 
-BACKENDS = ["tcp", "mooncake", "nixl"]
+BACKENDS = ["tcp", "mooncake", "nixl", "ascend"]
 _REGION_BYTES = 1 << 20
 
 
@@ -38,6 +38,8 @@ class End:
 
 @pytest.fixture(params=BACKENDS)
 def open_end(request: pytest.FixtureRequest) -> Iterator[Callable[..., End]]:
+    if request.param == "ascend":  # its library does nothing without an NPU
+        request.getfixturevalue("memfabric")
     ends: list[End] = []
 
     def open_one(fill: int = 0, stall_timeout_s: float = 5.0) -> End:

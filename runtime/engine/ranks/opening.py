@@ -56,6 +56,9 @@ def _open_movers(settings: EngineSettings, model: Model, undo: ExitStack) -> Mov
             num_queues=settings.transfer_queues,
             devices=settings.ib_devices,
             plugin=settings.nixl_plugin,
+            protocol=settings.ascend_protocol,
+            device_id=settings.own_rank % settings.num_local_ranks,
+            is_receiver=settings.mode is Mode.DECODE,
         ),
     )
     undo.callback(backend.close)

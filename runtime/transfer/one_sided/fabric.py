@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple, Protocol
+
+from runtime.transfer.base import TransferError
 
 
 class Copy(NamedTuple):
@@ -57,3 +60,12 @@ class Fabric(Protocol):
     def take_turn(self) -> None: ...
 
     def close(self) -> None: ...
+
+
+def read_session(description: bytes, *, library: str) -> str:
+    """The `HOST:PORT` by which some libraries know a receiver. Raises TransferError for anything else."""
+    with suppress(UnicodeDecodeError):
+        session = description.decode()
+        if session.rpartition(":")[2].isdecimal():
+            return session
+    raise TransferError(f"not a session of {library}: {description!r:.80}")
