@@ -46,6 +46,7 @@ def shares_of(query: LookQuery, machines: Machines) -> tuple[Share, ...]:
                 probes=tuple(query.probes[index] for index in indices[link]),
                 tail_of=tail_of[link],
                 num_lines=query.num_lines,
+                settle_s=query.settle_s,
             ),
             indices=tuple(indices[link]),
         )
@@ -56,7 +57,8 @@ def shares_of(query: LookQuery, machines: Machines) -> tuple[Share, ...]:
 def look_on(share: Share) -> SeenShare:
     link, query = share.link, share.query
     place = (link.root(), query.deployment)
-    calls = [VerbCall(verb="status", names=place, request={"node": link.name})]
+    settling = {"settle_s": query.settle_s} if query.settle_s else {}
+    calls = [VerbCall(verb="status", names=place, request={"node": link.name, **settling})]
     if query.probes:
         requests = [probe_json(each) for each in query.probes]
         calls.append(VerbCall(verb="probe", request={"requests": requests}))
@@ -64,7 +66,7 @@ def look_on(share: Share) -> SeenShare:
         request = {"process_ids": list(query.tail_of), "num_lines": query.num_lines}
         calls.append(VerbCall(verb="tails", names=place, request=request))
     longest_s = max((request.timeout_s for request in query.probes), default=0.0)
-    found = iter(link.call_all(calls, timeout_s=CALL_TIMEOUT_S + longest_s))
+    found = iter(link.call_all(calls, timeout_s=CALL_TIMEOUT_S + query.settle_s + longest_s))
     return SeenShare(
         processes=tuple(answers.read_process(entry, link.label) for entry in next(found).objects("answer")),
         answers=tuple(map(answers.read_probe, next(found).objects("answer"))) if query.probes else (),
