@@ -38,7 +38,7 @@ for name in sys.argv[1:]:
 
 
 def program(question: object, cwd: str) -> dict:
-    """`{"version", "problem", "is_late", "packages": [{"name", "is_found", "version"}]}` of an interpreter."""
+    """`{"version", "problem", "is_late", "packages": [{"name", "is_found", "version"}]}`, of one."""
     python, env, packages = _checked(question)
     try:
         done = subprocess.run(
