@@ -6,8 +6,10 @@ Engine and router modules have `PROGRAM`; executor modules have `create`.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
+import sys
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from types import ModuleType
@@ -98,6 +100,11 @@ def _find(family: Family, name: str) -> ModuleType | None:
 
 
 def _entry_points(family: Family) -> EntryPoints:
+    return _installed(family, tuple(sys.path))
+
+
+@functools.cache
+def _installed(family: Family, _where: tuple[str, ...]) -> EntryPoints:
     # Imported here: it costs 20 ms and reads every installed package; names that we ship never need it.
     from importlib.metadata import entry_points
 

@@ -20,17 +20,13 @@ deployment=ssh-1p1d
 
 . examples/01-laptop/take_down.sh
 
-# `pdctl VERB` of the topology, with the SSH configuration where one is named.
-over_ssh() {
-    verb=$1
-    set -- "$topology" ${SSH_CONFIG:+--set "cluster.ssh.config=$SSH_CONFIG"}
-    say pdctl "$verb" "$@"
-    pdctl "$verb" "$@"
-}
+say pdctl doctor "$topology"
+pdctl doctor "$topology"
 
-over_ssh doctor
 take_down_at_end
-over_ssh up
+
+say pdctl up "$topology"
+pdctl up "$topology"
 
 router=$(pdctl status "$deployment" --json | python3 examples/02-ssh/endpoint.py)
 

@@ -39,6 +39,7 @@ class ProgramFacts:
     version: str | None  # of the interpreter
     problem: str | None  # why it can't be asked
     packages: tuple[Package, ...]
+    is_late: bool = False  # the problem: no answer in time, so it may be slow only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

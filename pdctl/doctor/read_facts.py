@@ -92,6 +92,7 @@ def _program(program: Fields) -> ProgramFacts:
         version=program.optional_text("version"),
         problem=program.optional_text("problem"),
         packages=packages,
+        is_late=program.flag("is_late"),
     )
 
 

@@ -76,6 +76,7 @@ class LookQuery:
     tail_of: Mapping[str, str] = field(default_factory=dict[str, str])  # process id to node
     num_lines: int = 1  # of each of those
     device_memory: bool = False  # asking the driver takes up to a second
+    settle_s: float = 0.0  # wait so long for starts and stops that are still on their way, as of who died
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,16 +22,13 @@ MAX_QUOTED_LINES = 10
 MAX_NOTES = 10  # of one reason: a hundred fingerprints help nobody
 
 # Go where run directories lie on this node, which only the node knows, then become the command: no question
-# and answer is spent on it. When there is no such folder yet, the shim isn't there either.
+# and answer is spent on it. Where there is no shim yet, say where it belongs, without starting Python for it.
+_LACKING = 75
 _ENTER = (
     'case "$XDG_STATE_HOME" in /*) state=$XDG_STATE_HOME;; *) state=$HOME/.local/state;; esac; '
-    'cd "$state/pdctl/run" 2>/dev/null; exec "$0" "$@"'
-)
-_HELLO = (
-    "import json,os;"
-    "state=os.environ.get('XDG_STATE_HOME','');"
-    "state=state if state.startswith('/') else os.path.expanduser('~/.local/state');"
-    "print(json.dumps({'root':os.path.join(state,'pdctl','run')}))"
+    'root=$state/pdctl/run; cd "$root" 2>/dev/null; '
+    f'[ -f "$3" ] || ! command -v "$0" >/dev/null || {{ printf %s "$root"; exit {_LACKING}; }}; '
+    'exec "$0" "$@"'
 )
 
 
@@ -54,8 +50,7 @@ class NodeLink:
         # Neither its site-packages nor its environment matter to the shim.
         self._python = [python, "-I", "-S"]
         self._root = root  # of run directories, absolute; None: the node's own
-        self._own_root = root  # the same, once the node was asked
-        self._asking = threading.Lock()
+        self._own_root = root  # the same, once the node has told
         self._has_shim = False
         self._has_shipped = False
 
@@ -81,7 +76,7 @@ class NodeLink:
         for _ in range(SHIP_TRIES):  # another operator's last `down` may remove it again at once
             if not _lacks_shim(done):
                 break
-            self._ship()
+            self._ship(done)
             done = self._shell.run(self._argv(verb, names), stdin=stdin, timeout_s=timeout_s)
         if _lacks_shim(done):
             raise self._not_shipped("its folder does not last")
@@ -146,19 +141,11 @@ class NodeLink:
             return ["sh", "-c", _ENTER, *self._python, name, verb, *names]
         return [*self._python, f"{self._root}/{name}", verb, *names]
 
-    def _ask_root(self) -> str:
-        with self._asking:
-            if self._own_root is None:
-                done = self._shell.run([*self._python, "-c", _HELLO], timeout_s=CALL_TIMEOUT_S)
-                try:
-                    self._own_root = parse_fields(f"the greeting of {self.label}", done.stdout).text("root")
-                except FieldError as error:
-                    raise self._failed(done, "hello") from error
-            return self._own_root
-
-    def _ship(self) -> None:
+    def _ship(self, lacking: Completed) -> None:
+        if lacking.code == _LACKING:
+            self._own_root = lacking.stdout.decode("utf-8", "surrogateescape")
         try:
-            self._shell.put(f"{self._ask_root()}/{shim_archive().name}", shim_archive().content)
+            self._shell.put(f"{self._own_root}/{shim_archive().name}", shim_archive().content)
         except FileNotFoundError:  # the folder was removed while we wrote; the next try tells
             return
         except OSError as error:
@@ -238,8 +225,8 @@ def _own_notes(group: Sequence[UnreachableNode]) -> tuple[str, ...]:
 
 
 def _lacks_shim(done: Completed) -> bool:
-    """Python's own words for a script that does not exist; the same from 3.8 to 3.14."""
-    return done.code == 2 and b"can't open file" in done.stderr
+    """Ours, or Python's own words for a script that does not exist; the same from 3.8 to 3.14."""
+    return done.code == _LACKING or (done.code == 2 and b"can't open file" in done.stderr)
 
 
 def _refusal(done: Completed) -> str | None:

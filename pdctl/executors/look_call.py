@@ -47,6 +47,7 @@ def shares_of(query: LookQuery, machines: Machines) -> tuple[Share, ...]:
                 tail_of=tail_of[link],
                 num_lines=query.num_lines,
                 device_memory=query.device_memory,
+                settle_s=query.settle_s,
             ),
             indices=tuple(indices[link]),
         )
@@ -57,7 +58,11 @@ def shares_of(query: LookQuery, machines: Machines) -> tuple[Share, ...]:
 def look_on(share: Share) -> SeenShare:
     link, query = share.link, share.query
     place = (link.root(), query.deployment)
-    asked = {"node": link.name} | ({"devices": True} if query.device_memory else {})
+    asked: dict[str, object] = {"node": link.name}
+    if query.device_memory:
+        asked["devices"] = True
+    if query.settle_s:
+        asked["settle_s"] = query.settle_s
     calls = [VerbCall(verb="status", names=place, request=asked)]
     if query.probes:
         requests = [probe_json(each) for each in query.probes]
@@ -66,7 +71,7 @@ def look_on(share: Share) -> SeenShare:
         request = {"process_ids": list(query.tail_of), "num_lines": query.num_lines}
         calls.append(VerbCall(verb="tails", names=place, request=request))
     longest_s = max((request.timeout_s for request in query.probes), default=0.0)
-    found = iter(link.call_all(calls, timeout_s=CALL_TIMEOUT_S + longest_s))
+    found = iter(link.call_all(calls, timeout_s=CALL_TIMEOUT_S + query.settle_s + longest_s))
     return SeenShare(
         processes=tuple(answers.read_process(entry, link.label) for entry in next(found).objects("answer")),
         answers=tuple(map(answers.read_probe, next(found).objects("answer"))) if query.probes else (),

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from pdctl.executors.shell import Completed
 
+PUT_TIMEOUT_S = 60.0
 MAX_LINE_BYTES = 128 * 1024 - 1  # what Linux takes as one argument: sshd starts `SHELL -c LINE`
 
 _SAFE_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./,:+-")
@@ -59,12 +60,14 @@ def _octal(script: bytes) -> str:
 
 # $1 file, $2 its folder, $3 number of bytes, $4 name of the half-written file. A connection that is cut looks
 # like the end of the input: only the right number of bytes may get the name. What fails leaves no folder that
-# was not there before.
+# was not there before. $5 seconds are as long as anybody waits for it: a server may take hours to see that
+# its peer has vanished.
 _PUT = """\
 LC_ALL=C; export LC_ALL; umask 077
+limit=; command -v timeout >/dev/null && limit="timeout $5"
 num_new=0 folder=$2
 while [ -n "$folder" ] && [ ! -d "$folder" ]; do num_new=$((num_new + 1)) folder=${folder%/*}; done
-mkdir -p -- "$2" && cat > "$4" && [ "$(wc -c < "$4")" -eq "$3" ] && exec mv -f -- "$4" "$1"
+mkdir -p -- "$2" && $limit cat > "$4" && [ "$(wc -c < "$4")" -eq "$3" ] && exec mv -f -- "$4" "$1"
 rm -f -- "$4"; folder=$2
 while [ $num_new -gt 0 ]; do
   rmdir -- "$folder" 2>/dev/null; num_new=$((num_new - 1)) folder=${folder%/*}
@@ -72,13 +75,14 @@ done
 exit 1"""
 
 
-def put_command(path: str, num_bytes: int, token: str) -> list[str]:
+def put_command(path: str, num_bytes: int, token: str, *, limit_s: float = PUT_TIMEOUT_S) -> list[str]:
     """argv that writes its standard input to a file for the user alone, whole or not at all.
 
     `path` is absolute; `token` makes the name of the half-written file one of its own.
     """
     folder = path.rpartition("/")[0] or "/"
-    return ["/bin/sh", "-c", _PUT, "put", path, folder, str(num_bytes), f"{path}.{token}.tmp"]
+    temporary = f"{path}.{token}.tmp"
+    return ["/bin/sh", "-c", _PUT, "put", path, folder, str(num_bytes), temporary, f"{limit_s:g}"]
 
 
 def put_fault(done: Completed) -> OSError | None:

@@ -15,7 +15,7 @@ from pdctl.hostlist import fold
 from pdctl.lifecycle.access import Deployment, open_deployment, records
 from pdctl.lifecycle.audit import audited, bring_home
 from pdctl.lifecycle.interrupt import interruptible
-from pdctl.lifecycle.locking import locked
+from pdctl.lifecycle.locking import locked, settled
 from pdctl.plan.codec import plan_to_json
 from pdctl.plan.model import LaunchPlan
 from pdctl.reconcile.reconcile import stop_everything
@@ -49,7 +49,7 @@ def down(name: str, sink: EventSink, *, purge: bool = False) -> DownOutcome:
         locked(name, "down", executor, sink, is_ending=True),
         audited(name, "down", executor) as notes,
     ):
-        observed = executor.observe(name)
+        observed = settled(name, executor)
         changes = stop_everything(observed)
         notes.intend(changes)
         outcomes = stop_processes(name, changes.changes, observed, executor, sink=sink, passes_over_lost=True)

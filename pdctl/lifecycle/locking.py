@@ -8,8 +8,12 @@ from contextlib import contextmanager
 
 from pdctl.diagnostics import DiagnosticError
 from pdctl.events import EventSink, LockMoved, LockTaken
-from pdctl.executors.base import DeploymentLock
+from pdctl.executors.base import DeploymentLock, Supervision
+from pdctl.executors.calls import LookQuery
 from pdctl.state.lock import Held, Owner, this_owner
+from pdctl.state.observed import ObservedState
+
+SETTLE_S = 60.0  # an end with its grace
 
 
 @contextmanager
@@ -43,6 +47,14 @@ def locked(
         yield owner
     finally:
         nodes.unlock(name, owner)
+
+
+def settled(name: str, nodes: Supervision) -> ObservedState:
+    """What there is when nothing is on its way any more; for whoever holds the lock.
+
+    An operator who died, and whose lock was taken over, may have left starts and stops that still go on.
+    """
+    return nodes.look(LookQuery(deployment=name, settle_s=SETTLE_S)).state
 
 
 def _is_about_the_lock(error: DiagnosticError) -> bool:

@@ -11,7 +11,7 @@ from pdctl.executors.base import Executor
 from pdctl.executors.calls import LookQuery, Standing
 from pdctl.health import Readiness, read_readiness, readiness_probes
 from pdctl.hostlist import fold
-from pdctl.lifecycle.access import deployments, open_deployment, records
+from pdctl.lifecycle.access import Deployment, deployments, open_deployment, records
 from pdctl.lifecycle.locking import owner_text
 from pdctl.metrics import read_requests, request_probes
 from pdctl.plan.model import LaunchPlan, ProcessSpec
@@ -35,11 +35,17 @@ WORST_FIRST = (
 def status(name: str | None) -> tuple[DeploymentStatus, ...]:
     """One deployment, or every one that this operator has."""
     if name is None:
-        opened = [open_deployment(each) for each in deployments()]
-        return tuple(observe_status(each.name, each.executor, each.plan) for each in opened)
+        return tuple(_status_of(open_deployment(each)) for each in deployments())
     deployment = open_deployment(name)
     deployment.require_known()
-    return (observe_status(name, deployment.executor, deployment.plan),)
+    return (_status_of(deployment),)
+
+
+def _status_of(deployment: Deployment) -> DeploymentStatus:
+    try:
+        return observe_status(deployment.name, deployment.executor, deployment.plan)
+    finally:
+        deployment.executor.tidy()
 
 
 def observe_status(name: str, executor: Executor, plan: LaunchPlan | None) -> DeploymentStatus:

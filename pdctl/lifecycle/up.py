@@ -24,7 +24,7 @@ from pdctl.lifecycle.access import open_deployment, records
 from pdctl.lifecycle.audit import audited
 from pdctl.lifecycle.doctor import look_before
 from pdctl.lifecycle.interrupt import interruptible
-from pdctl.lifecycle.locking import locked
+from pdctl.lifecycle.locking import locked, settled
 from pdctl.lifecycle.planning import Planned
 from pdctl.lifecycle.status import observe_status
 from pdctl.lifecycle.targets import instances_of
@@ -84,7 +84,7 @@ def _make_true(
         audited(plan.name, verb, executor) as notes,
     ):
         _refuse_unfinished(plan)
-        observed = executor.observe(plan.name)
+        observed = settled(plan.name, executor)
         _refuse_unreachable(plan, observed)
         changes = reconcile(plan, observed, restart=restart_ids)
         notes.intend(changes)

@@ -11,6 +11,7 @@ from pdctl.topology.source import DocumentPath
 
 RELATIVE_STARTS = ("./", "../", "~/")
 STDIN = "-"
+OWN_SSH_CONFIG = "~/.ssh/config"
 
 
 def anchored(topology: Topology, file: str) -> Topology:
@@ -61,7 +62,8 @@ def _anchored_ssh(ssh: Ssh, folder_of: _FolderOf) -> Ssh:
     return replace(
         ssh,
         identity_file=absolute(ssh.identity_file, "identity_file"),
-        config=absolute(ssh.config, "config"),
+        # Naming the default changes nothing: it may be absent, and the system's configuration counts too.
+        config=None if ssh.config == OWN_SSH_CONFIG else absolute(ssh.config, "config"),
         known_hosts=absolute(ssh.known_hosts, "known_hosts"),
     )
 

@@ -7,7 +7,9 @@ import sys
 
 from . import jsontext
 from .record import RequestError, check_name
+from .signals import signal
 
+REQUEST_TIMEOUT_S = 60
 MAX_REQUEST_BYTES = 8 << 20
 MAX_CALLS = 1024
 HOUSEKEEPING = (
@@ -35,21 +37,18 @@ def _call(verb: str, names: list[str], request: dict) -> object:
     """Imports are inside, so that a call loads only what it needs."""
     if verb == "do":
         return _call_each(request.get("calls"))
-    if verb == "start":
-        from .start import start
-
-        root, deployment, process_id = _names(names, 3, 3)
-        return start(root, deployment, process_id, request)
+    if verb in ("start", "stop"):
+        return _call_changing(verb, names, request)
     if verb == "status":
         from .status import status
 
         root, deployment = _names(names, 2, 2)
-        return status(root, deployment, request.get("node"), asks_devices=request.get("devices") is True)
-    if verb == "stop":
-        from .stop import stop
+        settle_s = request.get("settle_s")
+        if isinstance(settle_s, (int, float)):
+            from .in_flight import settle
 
-        root, deployment, *process_ids = _names(names, 3)
-        return stop(root, deployment, process_ids, request.get("grace_s"))
+            settle(root, deployment, settle_s)
+        return status(root, deployment, request.get("node"), asks_devices=request.get("devices") is True)
     if verb == "tails":
         from .logs import tails
 
@@ -64,6 +63,24 @@ def _call(verb: str, names: list[str], request: dict) -> object:
     if verb in HOUSEKEEPING:
         return _call_housekeeping(verb, names, request)
     return _call_node(verb, request)
+
+
+def _call_changing(verb: str, names: list[str], request: dict) -> object:
+    """Known as long as it goes on, to operators who come after one that died."""
+    from .in_flight import enter, leave
+
+    root, deployment, *process_ids = _names(names, 3, 3 if verb == "start" else None)
+    call = enter(root, deployment, verb == "start")
+    try:
+        if verb == "start":
+            from .start import start
+
+            return start(root, deployment, process_ids[0], request)
+        from .stop import stop
+
+        return stop(root, deployment, process_ids, request.get("grace_s"))
+    finally:
+        leave(call)
 
 
 def _call_each(calls: object) -> list[dict]:
@@ -160,7 +177,10 @@ def _names(names: list[str], least: int, most: int | None = None) -> list[str]:
 
 
 def _read_request() -> dict:
+    """Bounded in time too: a server may take hours to see that its peer has vanished, and end our input."""
+    signal.alarm(REQUEST_TIMEOUT_S)
     text = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read(MAX_REQUEST_BYTES + 1)
+    signal.alarm(0)
     if len(text) > MAX_REQUEST_BYTES:
         raise RequestError("the request is longer than %d bytes" % MAX_REQUEST_BYTES)
     try:

@@ -39,7 +39,7 @@ def loads(text: str | bytes) -> object:
             value, end = _SCAN(words, 0)
             if end == len(words):
                 return value
-        except (StopIteration, ValueError):  # `json` says it better
+        except (StopIteration, ValueError, SystemError):  # the last: no `json` to take its error from
             pass
     import json
 

@@ -150,7 +150,8 @@ def remove_if_unused(root: str, deployment: str) -> None:
 def _remove_root_if_unused(root: str) -> None:
     try:
         names = os.listdir(root)
-        if all(name.startswith("shim-") and name.endswith((".py", ".pyc")) for name in names):
+        # A half-written one may be on its way: whoever sends it begins anew. Or its sender was cut off.
+        if all(name.startswith("shim-") for name in names):
             for name in names:
                 os.unlink(os.path.join(root, name))
             os.rmdir(root)

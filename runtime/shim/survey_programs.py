@@ -38,7 +38,7 @@ for name in sys.argv[1:]:
 
 
 def program(question: object, cwd: str) -> dict:
-    """`{"version", "problem", "packages": [{"name", "is_found", "version"}]}` of one interpreter."""
+    """`{"version", "problem", "is_late", "packages": [{"name", "is_found", "version"}]}`, of one."""
     python, env, packages = _checked(question)
     try:
         done = subprocess.run(
@@ -51,7 +51,7 @@ def program(question: object, cwd: str) -> dict:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return _failure("it does not start within %g s" % ASK_TIMEOUT_S)
+        return _failure("it does not start within %g s" % ASK_TIMEOUT_S, is_late=True)
     except OSError as error:
         return _failure(error.strerror or str(error))
     text = done.stdout.decode("utf-8", "replace")
@@ -65,7 +65,7 @@ def program(question: object, cwd: str) -> dict:
         for row in rows
         if row[0] == "package" and len(row) == 4
     ]
-    return {"version": versions[0], "problem": None, "packages": found}
+    return {"version": versions[0], "problem": None, "is_late": False, "packages": found}
 
 
 def _checked(question: object) -> tuple[str, dict, list]:
@@ -84,5 +84,5 @@ def _environment(env: dict) -> dict[str, str]:
     return environ
 
 
-def _failure(problem: str) -> dict:
-    return {"version": None, "problem": problem, "packages": []}
+def _failure(problem: str, is_late: bool = False) -> dict:
+    return {"version": None, "problem": problem, "is_late": is_late, "packages": []}

@@ -36,6 +36,15 @@ def _ok(needs: NodeNeeds, pairs: tuple[tuple[ProgramNeed, ProgramFacts], ...]) -
 
 
 def _faults(needs: NodeNeeds, need: ProgramNeed, program: ProgramFacts, survey: Survey) -> Iterator[Finding]:
+    if program.is_late:
+        yield PROGRAMS.warning(
+            needs.name,
+            "PD717",
+            f"`{need.python}` could not be asked: {program.problem}",
+            notes=("a slow disk or a busy node does that, and the process would start all the same",),
+            help="try again; an environment on a network file system is quicker the second time",
+        )
+        return
     if program.problem is not None:
         yield PROGRAMS.error(
             needs.name,

@@ -13,6 +13,7 @@ from paramiko import Channel, SSHException
 
 from pdctl.executors.fabric_transport.connection import NodeConnection
 from pdctl.executors.remote_command import (
+    PUT_TIMEOUT_S,
     new_marker,
     put_command,
     put_fault,
@@ -24,7 +25,6 @@ from pdctl.executors.ssh_faults import cut_off, no_shell, too_slow
 
 MAX_CHANNELS = 8  # at a time on a connection; sshd allows 10 by default
 MAX_OUTPUT_BYTES = 256 << 20
-PUT_TIMEOUT_S = 60.0
 _CHUNK_BYTES = 256 << 10
 _INLINE_STDIN_BYTES = (
     64 << 10

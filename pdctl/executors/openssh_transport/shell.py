@@ -16,13 +16,19 @@ from collections.abc import Iterator, Sequence
 from pdctl.executors.openssh_transport.connection import FAILED, NodeConnection
 from pdctl.executors.openssh_transport.exchange import TooMuchError, exchange
 from pdctl.executors.openssh_transport.faults import last_line
-from pdctl.executors.remote_command import new_marker, put_command, put_fault, remote_command, strip_noise
+from pdctl.executors.remote_command import (
+    PUT_TIMEOUT_S,
+    new_marker,
+    put_command,
+    put_fault,
+    remote_command,
+    strip_noise,
+)
 from pdctl.executors.shell import Completed, UnreachableError
 from pdctl.executors.ssh_faults import cut_off, no_shell, too_slow
 
 MAX_SESSIONS = 8  # at a time on a connection; sshd allows 10 by default
 MAX_OUTPUT_BYTES = 256 << 20
-PUT_TIMEOUT_S = 60.0
 _CHUNK_BYTES = 256 << 10
 _AFTER_OUTPUT_S = 1.0
 

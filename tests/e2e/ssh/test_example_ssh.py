@@ -47,8 +47,7 @@ def test_the_readme_serves_from_two_hosts_that_it_makes_itself(environ, tmp_path
         lifetime.down(base)
     assert "answer:   The capital of France is Paris." in done.stdout
     assert "ssh-1p1d: stopped 3 processes" in done.stdout
-    printed = re.sub(r" --set cluster\.ssh\.config=\S+", "", done.stdout + done.stderr)
-    printed = re.sub(r"\bh(?=\d|\[)", "gpu", printed)
+    printed = re.sub(r"\bh(?=\d|\[)", "gpu", done.stdout + done.stderr)
     assert set(masked(_shown())) - set(masked(printed)) == set()
 
 
@@ -106,11 +105,6 @@ DOWN = "down ssh-1p1d for gpu1 gpu2"
 )
 def test_run_takes_down_what_it_has_begun(script, failing: str, code: int, calls: list[str]):
     assert script("gpu1", "gpu2", FAILING=failing, KEEP="1") == (code, calls)
-
-
-def test_run_names_another_ssh_configuration_where_told_to(script):
-    _, calls = script("gpu1", "gpu2", FAILING="doctor", SSH_CONFIG="my config")
-    assert calls == [f"doctor {TOPOLOGY} --set cluster.ssh.config=my config for gpu1 gpu2"]
 
 
 def test_run_wants_two_hosts(script):

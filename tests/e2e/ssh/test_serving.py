@@ -36,7 +36,8 @@ def hosts(make_hosts: Callable[..., HostSet]) -> HostSet:
     """They reach no package index, but their disks lie over this machine's: its cache is in theirs."""
     pull = [sys.executable, "-m", "runtime.models", "pull", MODEL]
     subprocess.run(pull, cwd=TREE, check=True, capture_output=True)
-    return make_hosts(n1=HostSpec(), n2=HostSpec(), n3=HostSpec(), n4=HostSpec(), n5=HostSpec())
+    spec = HostSpec(files={"/root/.local/state/other/program": "keeps its state beside ours"})
+    return make_hosts(n1=spec, n2=spec, n3=spec, n4=spec, n5=spec)
 
 
 @pytest.fixture
@@ -101,7 +102,7 @@ def test_a_model_is_served_over_hosts_while_operators_come_and_go(
     ]
 
     cleo.pdctl("down", topology)
-    assert left_behind() == []
+    assert "\n".join(left_behind()) == ""
 
 
 def assert_keys_and_values_cross_the_network(hosts: HostSet) -> None:

@@ -46,8 +46,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def hosts(make_hosts: Callable[..., HostSet], sglang_python: str, model: Path) -> HostSet:
-    worker = HostSpec(shares=(str(model),))
-    return make_hosts(n1=worker, n2=worker, n3=HostSpec())
+    files = {"/root/.local/state/other/program": "keeps its state beside ours"}
+    worker = HostSpec(files=files, shares=(str(model),))
+    return make_hosts(n1=worker, n2=worker, n3=HostSpec(files=files))
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def test_sglang_on_three_hosts_answers_as_transformers_does(operator, topology, 
     assert [answer["output_ids"] for answer in answers] == _greedy_by_transformers(model)
 
     ada.pdctl("down", "sglang-far")
-    assert [line for line in left_behind() if not LEFT_BY_SGLANG.search(line)] == []
+    assert "\n".join(line for line in left_behind() if not LEFT_BY_SGLANG.search(line)) == ""
 
 
 def _generate(router: Host, prompt: str) -> dict:

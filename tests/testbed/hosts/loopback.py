@@ -67,15 +67,18 @@ class LoopbackHosts:
 
 
 @contextlib.contextmanager
-def new_loopback_hosts(base: Path, num_hosts: int) -> Iterator[LoopbackHosts]:
-    """Hosts for as long as the context lasts, or until another set is made after this process was killed."""
+def new_loopback_hosts(base: Path, num_hosts: int, *, sshd: str = "") -> Iterator[LoopbackHosts]:
+    """Hosts for as long as the context lasts, or until another set is made after this process was killed.
+
+    `sshd` has more lines of its configuration.
+    """
     claim = new_claim(base, is_kept=False)
     try:
         hosts = LoopbackHosts(base=base, claim=claim, names=tuple(f"n{n + 1}" for n in range(num_hosts)))
         _write(hosts)
         addresses = [claim.loopback(index) for index in range(num_hosts)]
         for start in range(0, num_hosts, _ADDRESSES_PER_SSHD):
-            _start_sshd(claim.folder / f"sshd-{start}", addresses[start : start + _ADDRESSES_PER_SSHD])
+            _start_sshd(claim.folder / f"sshd-{start}", addresses[start : start + _ADDRESSES_PER_SSHD], sshd)
         yield hosts
     finally:
         take_down(claim)
@@ -100,11 +103,11 @@ def _write(hosts: LoopbackHosts) -> None:
     hosts.ssh_config.write_text("".join(config))
 
 
-def _start_sshd(folder: Path, addresses: Sequence[str]) -> None:
+def _start_sshd(folder: Path, addresses: Sequence[str], more: str) -> None:
     folder.mkdir()
     listen = "\n".join(f"ListenAddress {address}" for address in addresses)
     (folder / "sshd.conf").write_text(
-        _SSHD.format(port=PORT, listen=listen, folder=folder, set=folder.parent)
+        _SSHD.format(port=PORT, listen=listen, folder=folder, set=folder.parent) + more
     )
     subprocess.run(["/usr/sbin/sshd", "-f", folder / "sshd.conf", "-E", folder / "log"], check=True)
     # It goes into the background when it listens; its pid file comes a moment later.

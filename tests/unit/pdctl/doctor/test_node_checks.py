@@ -131,6 +131,12 @@ def program(problem=None, **versions):
     return {"programs": (ProgramFacts(version="3.11.7", problem=problem, packages=packages),)}
 
 
+def test_an_interpreter_that_may_be_slow_only_is_a_warning(make_survey):
+    late = ProgramFacts(version=None, problem="it does not start within 20 s", packages=(), is_late=True)
+    expected = ("warning", "PD717", "`python3` could not be asked: it does not start within 20 s")
+    assert told(check_programs(make_survey(on={"n2": {"programs": (late,)}}))) == [expected]
+
+
 def test_an_interpreter_that_cannot_run_is_an_error(make_survey):
     broken = program("No such file or directory")
     expected = ("error", "PD717", "`python3` can't be run: No such file or directory")

@@ -62,7 +62,10 @@ class ScriptedNodes:
                 "open_files_hard": 65536,
             },
             "folders": [],
-            "programs": [{"version": "3.11.7", "problem": None, "packages": []} for _ in content["programs"]],
+            "programs": [
+                {"version": "3.11.7", "problem": None, "is_late": False, "packages": []}
+                for _ in content["programs"]
+            ],
             "ports": [free for _ in content.get("ports", [])],
             "models": [
                 {"problem": None, "num_files": 1, "num_bytes": 1, "fingerprint": "f"}

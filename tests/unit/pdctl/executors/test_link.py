@@ -65,13 +65,13 @@ def test_a_node_whose_root_is_not_known_is_not_asked_for_it_before_a_call(make_s
     assert argv[3:] == ["py", "-I", "-S", shim_archive().name, "list", "."]
 
 
-def test_the_shim_is_shipped_to_where_the_node_says_its_root_is(make_shell, lacks_shim):
+def test_the_shim_is_shipped_to_where_the_node_says_its_root_is(make_shell):
     root = "/home/u/.local/state/pdctl/run"
-    shell = make_shell(answers=[lacks_shim, {"root": root}, ["demo"]])
+    shell = make_shell(answers=[Completed(code=75, stdout=root.encode(), stderr=b""), ["demo"]])
     link = _link(shell, root=None)
     link.call("list", [link.root()])
     assert shell.files == {f"{root}/{shim_archive().name}": shim_archive().content}
-    assert shell.calls[2] == shell.calls[0]
+    assert shell.calls[1] == shell.calls[0]
 
 
 @pytest.mark.parametrize("xdg", ["", "absolute", "relative"])

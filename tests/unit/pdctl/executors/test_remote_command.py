@@ -13,7 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdctl.executors.remote_command import MAX_LINE_BYTES, new_marker, remote_command, strip_noise
+from pdctl.executors.remote_command import (
+    MAX_LINE_BYTES,
+    new_marker,
+    put_command,
+    remote_command,
+    strip_noise,
+)
 
 MARKER = "pdctl-0123"
 # What Debian has; `.ci/run` installs those that a machine may lack.
@@ -131,6 +137,16 @@ def test_no_shell_is_left_between_the_server_and_the_command(shell: str):
     """A signal, and the end of the connection, must reach the command itself."""
     line = remote_command(["sh", "-c", "kill -TERM $$"], MARKER)
     assert _run(line, [shell]).returncode == -15
+
+
+def test_a_file_whose_sender_has_vanished_is_given_up_and_leaves_nothing(tmp_path: Path):
+    argv = put_command(f"{tmp_path}/new/file", 5, "token", limit_s=0.2)
+    with subprocess.Popen(argv, stdin=subprocess.PIPE) as command:
+        assert command.stdin is not None
+        command.stdin.write(b"half")
+        command.stdin.flush()  # and no end
+        assert command.wait(20) == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_a_profile_prints_is_cut_off_and_output_that_looks_like_it_is_not():

@@ -74,3 +74,14 @@ def test_ssh_files_count_from_the_folder_of_their_file_and_home_is_the_readers(t
     assert cluster.ssh.known_hosts == str(tmp_path.parent / "known_hosts")
     assert cluster.ssh.identity_file == "~/.ssh/id"
     assert [host.ssh.identity_file for host in cluster.nodes] == [str(tmp_path / "id_a"), None]
+
+
+def test_the_operators_own_ssh_configuration_is_the_default_by_its_name(tmp_path: Path):
+    file = tmp_path / "t.yaml"
+    file.write_text(
+        DOCUMENT.format("/m")
+        + "cluster: {executor: ssh, ssh: {config: ~/.ssh/config}, nodes: [{name: n1}]}\n"
+    )
+    ssh = anchored(load(str(file), environ={}).require(), str(file)).cluster.ssh
+    assert ssh is not None
+    assert ssh.config is None

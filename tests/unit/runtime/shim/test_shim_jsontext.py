@@ -43,6 +43,25 @@ def test_blanks_and_odd_numbers_are_read(text):
     assert jsontext.loads(text) == json.loads(text)
 
 
+def test_damaged_json_is_told_where_json_was_not_loaded():
+    """The accelerator takes its errors from `json`; without it, it has none to raise."""
+    ask = (
+        "import sys; from runtime.shim.jsontext import loads\n"
+        "assert 'json' not in sys.modules\n"
+        "try: loads(sys.argv[1])\n"
+        "except ValueError: print('no JSON')"
+    )
+    for text in ('{"boot_id": "', "{", "[1,", '"', "nul", "{]"):
+        done = subprocess.run(
+            [sys.executable, "-S", "-c", ask, text],
+            cwd=jsontext.__file__.removesuffix("/runtime/shim/jsontext.py"),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.stdout == "no JSON\n", done.stderr
+
+
 # It wants an option that `json` has and we don't know of, as a later Python's may.
 DEMANDING = """
 def make_scanner(options):
