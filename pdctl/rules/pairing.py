@@ -38,14 +38,16 @@ def _page_sizes_agree(topology: Topology) -> Iterable[Diagnostic]:
 
 
 def agree(
-    topology: Topology, *, flag: str, code: str, message: str, consequence: str
+    topology: Topology, *, flag: str, code: str, message: str, consequence: str, left_open: str | None = None
 ) -> Iterable[Diagnostic]:
     """An error where the roles are given different values, a warning where one of them isn't known here.
 
-    `{may}` in `message` is where a warning says so.
+    `{may}` in `message` is where a warning says so; `left_open` is the word for the engine's own choice.
     """
-    prefill = stated_arg(topology, topology.prefill, flag)
-    decode = stated_arg(topology, topology.decode, flag)
+    prefill, decode = (
+        None if stated is not None and stated.value == left_open else stated
+        for stated in (stated_arg(topology, role, flag) for role in topology.roles)
+    )
     default = ENGINE_DEFAULTS.get(topology.engine.kind, {}).get(flag)
     takes_prefill = default if prefill is None else prefill.value
     takes_decode = default if decode is None else decode.value
