@@ -16,6 +16,9 @@ ENGINE_DEFAULTS: Mapping[str, Args] = {"reference": {"page-size": 16, "dtype": "
 # Whose decode admits a request and holds pages for it while prefill refuses it (InferenceX #2257, #2293).
 _ENGINES_THAT_WAIT = frozenset({"sglang"})
 
+# Whose attention backends have a say in the page size: their own rules ask first what both sides end up with.
+_ENGINES_WITH_PAGES_OF_THEIR_OWN = frozenset({"sglang"})
+
 
 def _dtypes_agree(topology: Topology) -> Iterable[Diagnostic]:
     return agree(
@@ -28,6 +31,13 @@ def _dtypes_agree(topology: Topology) -> Iterable[Diagnostic]:
 
 
 def _page_sizes_agree(topology: Topology) -> Iterable[Diagnostic]:
+    if topology.engine.kind in _ENGINES_WITH_PAGES_OF_THEIR_OWN:
+        return ()
+    return page_sizes_agree(topology)
+
+
+def page_sizes_agree(topology: Topology) -> Iterable[Diagnostic]:
+    """What the document states for either role; an engine's default is looked up where it is known here."""
     return agree(
         topology,
         flag="page-size",
@@ -103,7 +113,9 @@ def _context_lengths_agree(topology: Topology) -> Iterable[Diagnostic]:
             "a request that only one side accepts leaves the other waiting until its time-out",
             f"prefill says it at {line_of(topology, prefill.path)}",
         ),
-        help="set `context-length` once, under `defaults.args`",
+        help="set `context-length` once, under `defaults.args`"
+        if is_longer
+        else f"keep requests within {takes} tokens, or set `context-length` once, under `defaults.args`",
     )
 
 

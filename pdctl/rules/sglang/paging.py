@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pdctl.diagnostics import Diagnostic, Severity
 from pdctl.program import Rule
 from pdctl.rules.base import at_value, stated_arg
+from pdctl.rules.pairing import page_sizes_agree
 from pdctl.rules.sglang.reading import first_stated, number, word
 from pdctl.topology.model import Role, Topology
 from pdctl.topology.source import DocumentPath
@@ -53,9 +54,20 @@ def page_size(topology: Topology, role: Role) -> PageSize | None:
     return PageSize(tokens=tokens, path=stated.path)
 
 
+def _page_sizes_agree(topology: Topology) -> Iterable[Diagnostic]:
+    """Where an attention backend decides for a side, PD312 compares."""
+    if any(size is not None and size.backend for size in _page_sizes(topology)):
+        return ()
+    return page_sizes_agree(topology)
+
+
+def _page_sizes(topology: Topology) -> tuple[PageSize | None, ...]:
+    return tuple(page_size(topology, role) for role in topology.roles)
+
+
 def _backends_leave_them_equal(topology: Topology) -> Iterable[Diagnostic]:
-    """What the documents states alone is compared by PD302."""
-    prefill, decode = (page_size(topology, role) for role in topology.roles)
+    """What the document states alone is compared by PD302."""
+    prefill, decode = _page_sizes(topology)
     replaced = next((each for each in (decode, prefill) if each is not None and each.backend), None)
     if replaced is None or (prefill is not None and decode is not None and prefill.tokens == decode.tokens):
         return
@@ -154,6 +166,7 @@ def _pages_hold_tokens(topology: Topology) -> Iterable[Diagnostic]:
 
 
 RULES = (
+    Rule(code="PD302", check=_page_sizes_agree),
     Rule(code="PD335", check=_pages_hold_tokens),
     Rule(code="PD278", check=_chunks_are_whole_pages),
     Rule(code="PD311", check=_hybrid_models_pin_it),

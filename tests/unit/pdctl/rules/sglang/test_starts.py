@@ -149,3 +149,48 @@ def test_one_address_for_several_nodes(said: Said) -> None:
     assert said(cluster=TWO_NODES, defaults=shared, prefill="{on: [a]}", decode="{on: [a]}") == []
     wide = "{nodes: 2, parallel: {tp: 16}, env: {SGLANG_HOST_IP: 10.1.0.1}}"
     assert said(prefill=wide) == ["error PD424"]
+
+
+@pytest.mark.parametrize(
+    ("store", "found"),
+    [
+        ("tcp://10.0.0.1:24670", []),
+        ("tcp://a:24670", []),
+        ("tcp://192.168.7.1:24670", []),  # another network of the same node, perhaps
+        ("tcp://b:24670", ["error PD424"]),
+        ("tcp://127.0.0.1:24670", ["error PD424"]),
+        ("tcp://[::]:24670", ["error PD424"]),
+    ],
+)
+def test_where_the_store_of_ascend_is(said: Said, store: str, found: list[str]) -> None:
+    transfer = f"{{backend: ascend, ascend: {{store_url: '{store}'}}}}"
+    roles = {"prefill": "{on: [a]}", "decode": "{on: [b]}"}
+    assert said(cluster=TWO_NODES, transfer=transfer, **roles) == found
+
+
+@pytest.mark.parametrize(
+    ("prefill", "decode", "found"),
+    [
+        ("page-size: 64", "attention-backend: trtllm_mla", []),  # which pages with 64
+        ("page-size: 32", "attention-backend: flashmla", ["error PD312"]),
+        ("page-size: 64", "", ["warning PD302"]),
+        ("page-size: 64", "page-size: 32", ["error PD302"]),
+    ],
+)
+def test_page_sizes_are_compared_once(said: Said, prefill: str, decode: str, found: list[str]) -> None:
+    roles = {"prefill": f"{{args: {{{prefill}}}}}", "decode": f"{{args: {{{decode}}}}}"}
+    assert said(model="{path: mine, attention: mla}", **roles) == found
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "deepseek-ai/DeepSeek-V3.2",
+        "openai/gpt-oss-20b",
+        "moonshotai/Kimi-K2.5",
+        "zai-org/GLM-5",
+        "Qwen/Qwen2.5-0.5B",
+    ],
+)
+def test_heads_of_known_models(said: Said, model: str) -> None:
+    assert "error PD279" in said(model=f"{{path: {model}}}", prefill="{parallel: {tp: 3}}")
