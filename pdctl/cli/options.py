@@ -26,7 +26,7 @@ Sets = Annotated[
 Profile = Annotated[
     str | None, typer.Option("--profile", metavar="NAME", help="Overlay a profile of the file.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text, on stderr too.")]
 Name = Annotated[
     str | None,
     typer.Option(

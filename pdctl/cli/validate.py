@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import typer
 
 from pdctl.cli import exits
-from pdctl.cli.options import AsJson, File, Profile, Sets, new_app, verb
-from pdctl.cli.output import output_of
+from pdctl.cli.completion import complete_topologies
+from pdctl.cli.options import AsJson, Profile, Sets, new_app, verb
+from pdctl.cli.output import Output, output_of
 from pdctl.diagnostics import Diagnostic, DiagnosticError
 
 app = new_app()
@@ -16,7 +18,7 @@ app = new_app()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What `--json` prints."""
+    """What `--json` prints, for each file."""
 
     file: str
     is_valid: bool
@@ -26,22 +28,38 @@ class Verdict:
 @verb(app, example="pdctl validate topologies/laptop_1p1d.yaml")
 def validate(
     ctx: typer.Context,
-    file: File,
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE...",
+            help="The topologies; - reads standard input.",
+            autocompletion=complete_topologies,
+        ),
+    ],
     sets: Sets = None,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check a topology and report every fault in it."""
+    """Check topologies and report every fault in them."""
+    with output_of(ctx, as_json=as_json) as output:
+        verdicts = [_judge(output, file, sets, profile) for file in files]
+        if not all(verdicts):
+            raise typer.Exit(exits.ERROR)
+
+
+def _judge(output: Output, file: str, sets: list[str] | None, profile: str | None) -> bool:
+    """Whether the file is valid, which is shown, with its faults."""
     from pdctl.cli.planning import plan_of
     from pdctl.views.plan import plan_summary
 
-    with output_of(ctx, as_json=as_json) as output:
-        try:
-            planned = plan_of(output, file, sets, profile)
-        except DiagnosticError as error:
-            if not as_json:
-                raise
+    try:
+        planned = plan_of(output, file, sets, profile)
+    except DiagnosticError as error:
+        if output.is_json:
             output.show(Verdict(file=file, is_valid=False, diagnostics=error.diagnostics), ())
-            raise typer.Exit(exits.ERROR) from None
-        verdict = Verdict(file=file, is_valid=True, diagnostics=planned.warnings)
-        output.show(verdict, [f"{file} is valid: {plan_summary(planned.plan)}"])
+        else:
+            output.diagnostics(error.diagnostics)
+        return False
+    verdict = Verdict(file=file, is_valid=True, diagnostics=planned.warnings)
+    output.show(verdict, [f"{file} is valid: {plan_summary(planned.plan)}"])
+    return True

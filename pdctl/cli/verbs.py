@@ -7,7 +7,7 @@ has an `app`. A test holds the table and the verbs' own help texts together.
 from __future__ import annotations
 
 HELP_OF_VERBS: dict[str, str] = {
-    "validate": "Check a topology and report every fault in it.",
+    "validate": "Check topologies and report every fault in them.",
     "plan": "Show every process that `up` would run.",
     "render": "Write a topology's plan as scripts, to read or to run by hand.",
     "diff": "Show what `up` would change, and why.",

@@ -30,6 +30,14 @@ _SPARSE_ARCHITECTURES = frozenset({"MiniMaxM3SparseForCausalLM", "MiniMaxM3Spars
 
 _EXPERT_KEYS = ("n_routed_experts", "num_experts", "num_local_experts")
 
+_LENGTH_KEYS = (
+    "max_sequence_length",
+    "seq_length",
+    "max_seq_len",
+    "model_max_length",
+    "max_position_embeddings",
+)
+
 
 class ConfigError(Exception):
     """A `config.json` that is there and can't be used; the text says why."""
@@ -73,7 +81,7 @@ def facts_of_config(config: Mapping[str, Any]) -> ModelFacts:
         num_kv_heads=heads if kv_heads is None else kv_heads,
         head_dim=_head_dim(text, heads),
         num_experts=max(experts) if experts else 0,
-        context_length=_count(text, "max_position_embeddings"),
+        context_length=_context_length(text),
         source="config.json",
     )
 
@@ -105,6 +113,18 @@ def _head_dim(text: Mapping[str, Any], heads: int | None) -> int | None:
     if stated is not None or not heads or hidden_size is None:
         return stated
     return hidden_size // heads
+
+
+def _context_length(text: Mapping[str, Any]) -> int | None:
+    """The first key that is there, times its scaling, as SGLang's `get_context_length` has it."""
+    stated = next((count for key in _LENGTH_KEYS if (count := _count(text, key)) is not None), None)
+    found: object = text.get("rope_scaling")
+    if stated is None or not isinstance(found, dict):
+        return stated
+    scaling = cast(Mapping[str, object], found)
+    is_included = "original_max_position_embeddings" in scaling or scaling.get("rope_type") == "llama3"
+    factor = scaling.get("factor")
+    return stated if is_included or not isinstance(factor, int | float) else int(stated * factor)
 
 
 def _count(text: Mapping[str, Any], key: str) -> int | None:

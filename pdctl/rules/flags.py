@@ -12,7 +12,8 @@ from pdctl.diagnostics import Diagnostic, Severity
 from pdctl.flagtable.fit import Fault, Misfit, misfit
 from pdctl.flagtable.history import has_flag
 from pdctl.flagtable.model import Flag
-from pdctl.flagtable.shelf import OWN_TABLES, choose_table, load_history
+from pdctl.flagtable.shelf import OWN_TABLES, choose_table, known_versions, load_flag_table, load_history
+from pdctl.flagtable.versions import version_key
 from pdctl.program import Rule
 from pdctl.rules.base import at_value
 from pdctl.rules.blocks import ArgsBlock, as_args, blocks, normal
@@ -135,13 +136,9 @@ def _flags_have_a_future(topology: Topology) -> Iterable[Diagnostic]:
 
 
 def _version_has_a_table(topology: Topology) -> Iterable[Diagnostic]:
-    programs = {
-        "engine": (topology.engine.kind, topology.engine.version),
-        "router": (topology.router.kind, topology.router.version),
-    }
-    for section, (kind, version) in programs.items():
+    for section, kind, version in _versions(topology):
         chosen = choose_table(kind, version)
-        if version is None or chosen is None or chosen.is_exact:
+        if version is None or chosen is None or chosen.is_exact or not _is_number(version):
             continue
         yield at_value(
             topology,
@@ -154,6 +151,33 @@ def _version_has_a_table(topology: Topology) -> Iterable[Diagnostic]:
             ),
             help=f"`pdctl engine inspect {kind} --python PATH --write DIR` makes one; set {OWN_TABLES}=DIR",
         )
+
+
+def _versions_are_numbers(topology: Topology) -> Iterable[Diagnostic]:
+    """`v0.5.23` and `latest` are names of tags and images. Without a table, faults would only be warnings."""
+    for section, kind, version in _versions(topology):
+        known = known_versions(kind)
+        if version is None or not known or _is_number(version) or load_flag_table(kind, version) is not None:
+            continue
+        number = version.strip().removeprefix("v")
+        yield at_value(
+            topology,
+            (section, "version"),
+            "PD247",
+            f"`{version}` is no version number of {kind}",
+            help=f"did you mean `{number}`?"
+            if _is_number(number)
+            else f"write the number that is installed, such as `{known[-1]}`, or leave it out",
+        )
+
+
+def _is_number(version: str) -> bool:
+    return version[:1].isdecimal() and version == version.strip() and version_key(version) is not None
+
+
+def _versions(topology: Topology) -> tuple[tuple[str, str, str | None], ...]:
+    engine, router = topology.engine, topology.router
+    return ("engine", engine.kind, engine.version), ("router", router.kind, router.version)
 
 
 def _at_key(
@@ -185,4 +209,5 @@ RULES = (
     Rule(code="PD233", check=_values_fit),  # and PD234, PD235
     Rule(code="PD236", check=_flags_have_a_future),
     Rule(code="PD237", check=_version_has_a_table),
+    Rule(code="PD247", check=_versions_are_numbers),
 )

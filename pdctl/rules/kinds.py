@@ -25,7 +25,8 @@ def _kinds_exist(topology: Topology) -> Iterable[Diagnostic]:
         if family == "executors" and name in PLANNED_EXECUTORS:
             continue  # its nodes stand in the document; starting anything there is refused later, as PD507
         if not plugins.exists(family, name):
-            hint = suggest(name, plugins.names(family))
+            planned = PLANNED_EXECUTORS if family == "executors" else ()
+            hint = suggest(name, dict.fromkeys((*plugins.names(family), *planned)))
             yield at_value(topology, path, "PD126", f"there is no {noun} `{name}`", help=hint)
 
 

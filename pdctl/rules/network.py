@@ -59,7 +59,7 @@ def _peers_can_reach_addresses(topology: Topology) -> Iterable[Diagnostic]:
     for index, host in enumerate(() if isinstance(nodes, int) else nodes):
         path = ("cluster", "nodes", index, "address")
         address = host.address or host.name
-        if _is_unspecified(address):
+        if is_unspecified(address):
             yield at_value(
                 topology,
                 path,
@@ -79,7 +79,29 @@ def _peers_can_reach_addresses(topology: Topology) -> Iterable[Diagnostic]:
             )
 
 
-def _is_unspecified(address: str) -> bool:
+def _addresses_have_a_form(topology: Topology) -> Iterable[Diagnostic]:
+    """A node without an address is reached by its name."""
+    nodes = topology.cluster.nodes
+    for index, host in enumerate(() if isinstance(nodes, int) else nodes):
+        address = host.address or host.name
+        if _has_form(address):
+            continue
+        yield at_value(
+            topology,
+            ("cluster", "nodes", index, "name" if host.address is None else "address"),
+            "PD125",
+            f"`{address}` is neither an IP address nor the name of a host",
+            help="leave the port out: each process is given its own" if address.count(":") == 1 else None,
+        )
+
+
+def _has_form(address: str) -> bool:
+    """Resolvers read a name of numbers alone as an address (RFC 1123, section 2.1)."""
+    is_name = ":" not in address and not address.replace(".", "").isdecimal()
+    return is_name or _number(address) is not None
+
+
+def is_unspecified(address: str) -> bool:
     number = _number(address)
     return number is not None and number.is_unspecified
 
@@ -102,6 +124,7 @@ def _number(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 
 
 RULES = (
+    Rule(code="PD125", check=_addresses_have_a_form),
     Rule(code="PD409", check=_ports_need_no_privilege),
     Rule(code="PD424", check=_peers_can_reach_addresses),
     Rule(code="PD425", check=_bootstrap_has_its_own_port),

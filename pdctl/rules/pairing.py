@@ -16,6 +16,9 @@ ENGINE_DEFAULTS: Mapping[str, Args] = {"reference": {"page-size": 16, "dtype": "
 # Whose decode admits a request and holds pages for it while prefill refuses it (InferenceX #2257, #2293).
 _ENGINES_THAT_WAIT = frozenset({"sglang"})
 
+# Whose attention backends have a say in the page size: their own rules ask first what both sides end up with.
+_ENGINES_WITH_PAGES_OF_THEIR_OWN = frozenset({"sglang"})
+
 
 def _dtypes_agree(topology: Topology) -> Iterable[Diagnostic]:
     return agree(
@@ -28,6 +31,13 @@ def _dtypes_agree(topology: Topology) -> Iterable[Diagnostic]:
 
 
 def _page_sizes_agree(topology: Topology) -> Iterable[Diagnostic]:
+    if topology.engine.kind in _ENGINES_WITH_PAGES_OF_THEIR_OWN:
+        return ()
+    return page_sizes_agree(topology)
+
+
+def page_sizes_agree(topology: Topology) -> Iterable[Diagnostic]:
+    """What the document states for either role; an engine's default is looked up where it is known here."""
     return agree(
         topology,
         flag="page-size",
@@ -38,14 +48,16 @@ def _page_sizes_agree(topology: Topology) -> Iterable[Diagnostic]:
 
 
 def agree(
-    topology: Topology, *, flag: str, code: str, message: str, consequence: str
+    topology: Topology, *, flag: str, code: str, message: str, consequence: str, left_open: str | None = None
 ) -> Iterable[Diagnostic]:
     """An error where the roles are given different values, a warning where one of them isn't known here.
 
-    `{may}` in `message` is where a warning says so.
+    `{may}` in `message` is where a warning says so; `left_open` is the word for the engine's own choice.
     """
-    prefill = stated_arg(topology, topology.prefill, flag)
-    decode = stated_arg(topology, topology.decode, flag)
+    prefill, decode = (
+        None if stated is not None and stated.value == left_open else stated
+        for stated in (stated_arg(topology, role, flag) for role in topology.roles)
+    )
     default = ENGINE_DEFAULTS.get(topology.engine.kind, {}).get(flag)
     takes_prefill = default if prefill is None else prefill.value
     takes_decode = default if decode is None else decode.value
@@ -101,7 +113,9 @@ def _context_lengths_agree(topology: Topology) -> Iterable[Diagnostic]:
             "a request that only one side accepts leaves the other waiting until its time-out",
             f"prefill says it at {line_of(topology, prefill.path)}",
         ),
-        help="set `context-length` once, under `defaults.args`",
+        help="set `context-length` once, under `defaults.args`"
+        if is_longer
+        else f"keep requests within {takes} tokens, or set `context-length` once, under `defaults.args`",
     )
 
 

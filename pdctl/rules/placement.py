@@ -8,7 +8,7 @@ from pdctl.diagnostics import Diagnostic, Severity
 from pdctl.program import Rule
 from pdctl.rules.base import at_value, line_of
 from pdctl.rules.network import is_loopback
-from pdctl.topology.model import AUTO, Host, Topology
+from pdctl.topology.model import AUTO, Host, Role, Topology
 from pdctl.topology.nearest import suggest
 from pdctl.topology.source import DocumentPath
 
@@ -63,6 +63,33 @@ def _addresses_stand_once(topology: Topology) -> Iterable[Diagnostic]:
     yield from _twice(topology, listed, "PD407", "address")
 
 
+def _device_orders_fit(topology: Topology) -> Iterable[Diagnostic]:
+    """Indices of devices that no node has would only be found missing, and one listed twice counts once."""
+    for role in topology.roles:
+        largest, seen = _most_devices(topology, role), set[int]()
+        for index, device in enumerate(role.device_order):
+            is_there, is_first = largest == 0 or device < largest, device not in seen
+            seen.add(device)
+            if is_there and is_first:
+                continue
+            yield at_value(
+                topology,
+                (role.name, "device_order", index),
+                "PD433",
+                f"device {device} is listed twice"
+                if is_there
+                else f"there is no device {device}: nodes have {largest}, counted from 0",
+                help="remove it",
+            )
+
+
+def _most_devices(topology: Topology, role: Role) -> int:
+    """Of the nodes that the role may use."""
+    hosts = [host for host in _hosts(topology) if not role.on or host.name in role.on]
+    stated = [topology.cluster.devices_per_node if host.devices is None else host.devices for host in hosts]
+    return max(stated, default=topology.cluster.devices_per_node)
+
+
 def _twice(
     topology: Topology, listed: Iterable[tuple[DocumentPath, str]], code: str, noun: str
 ) -> Iterator[Diagnostic]:
@@ -114,5 +141,6 @@ RULES = (
     Rule(code="PD403", check=_named_nodes_exist),
     Rule(code="PD406", check=_names_stand_once),
     Rule(code="PD407", check=_addresses_stand_once),
+    Rule(code="PD433", check=_device_orders_fit),
     Rule(code="PD408", check=_local_means_this_machine),
 )

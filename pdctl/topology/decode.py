@@ -79,7 +79,7 @@ def _role(name: RoleName, section: Section) -> Role:
         devices=section.integer("devices", None),
         parallel=_parallel(section.section("parallel")),
         on=tuple(cast(str, item) for item in section.items("on")),
-        device_order=tuple(dict.fromkeys(int(cast(int, item)) for item in section.items("device_order"))),
+        device_order=tuple(int(cast(int, item)) for item in section.items("device_order")),
         devices_of=cast(RoleName | None, section.text("devices_of", None)),
         port=section.integer("port", None),
         bootstrap_port=section.integer("bootstrap_port", None),

@@ -6,13 +6,17 @@ from collections.abc import Iterable
 
 _MAX_LISTED = 12
 
+# How much of two words must be alike. One slip in a short word is much of it: `UXC` for `UCX`.
+_CUTOFF, _CUTOFF_OF_SHORT, _SHORT_LEN = 0.7, 0.6, 4
+
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that `word` most likely stands for; `_`, `-` and case never make the difference."""
     import difflib  # only documents with a fault pay for it
 
     by_form = {_form(each): each for each in known}
-    found = difflib.get_close_matches(_form(word), list(by_form), n=1, cutoff=0.6)
+    cutoff = _CUTOFF_OF_SHORT if len(word) <= _SHORT_LEN else _CUTOFF
+    found = difflib.get_close_matches(_form(word), list(by_form), n=1, cutoff=cutoff)
     return by_form[found[0]] if found else None
 
 

@@ -17,6 +17,7 @@ PROFILES_KEY = "profiles"
 
 _PATH = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _INDEX = re.compile(r"[0-9]{1,9}")
+_BRACKETED = re.compile(r"\[([0-9]{1,9})\]")  # as jq and Python have it
 _BREAK_OR_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -81,10 +82,7 @@ def _apply_set(root: Table, argument: _Argument) -> Table:
     if _BREAK_OR_CONTROL.search(argument.text):
         raise argument.fault("PD117", "a `--set` argument holds a line break or a control character")
     if not written or not _PATH.fullmatch(argument.path):
-        example = "such as `--set decode.instances=3`"
-        raise argument.fault(
-            "PD117", f"`{argument.text}` sets nothing", help=f"write `--set key.key=value`, {example}"
-        )
+        raise argument.fault("PD117", f"`{argument.text}` sets nothing", help=_form_of_path(argument.path))
     keys = argument.path.split(".")
     if keys[0] == PROFILES_KEY:
         raise argument.fault(
@@ -95,6 +93,13 @@ def _apply_set(root: Table, argument: _Argument) -> Table:
     result = _put(root, keys, _value_of(argument), argument)
     assert isinstance(result, Table)
     return result
+
+
+def _form_of_path(path: str) -> str:
+    dotted = _BRACKETED.sub(r".\1", path)
+    if dotted != path and _PATH.fullmatch(dotted):
+        return f"an index stands between dots, as in `--set {dotted}=…`"
+    return "write `--set key.key=value`, such as `--set decode.instances=3`"
 
 
 def _value_of(argument: _Argument) -> Tree:

@@ -118,9 +118,10 @@ class FaultReport:
         # An absent value has no width: its key is what can be marked.
         span = self.source.key(*path) if value is None else self.source.value(*path)
         written = span.text[span.column - 1 :][: span.length] if span is not None else str(value)
+        found = _long_number(value, written) or _shown(value)
         return Diagnostic(
             code="PD123",
-            message=f"`{dotted(path)}` must be {_wanted(types)}, found {_shown(value)}",
+            message=f"`{dotted(path)}` must be {_wanted(types)}, found {found}",
             span=span,
             path=dotted(path),
             help=_type_hint(types, value, written),
@@ -208,6 +209,12 @@ def _shown(value: Any) -> str:
             return "a mapping"
 
 
+def _long_number(value: Any, written: str) -> str | None:
+    """Digits without quotes that are too many for a number, and so are text (`scalars.py`)."""
+    digits = value.lstrip("+-") if isinstance(value, str) else ""
+    return f"a number of {len(digits)} digits" if digits.isdecimal() and written[:1] not in "\"'" else None
+
+
 def _on_one_line(text: str) -> str:
     """For a message: line breaks as escapes, and no more than forty characters."""
     escaped = json.dumps(text, ensure_ascii=False)[1:-1]
@@ -222,7 +229,7 @@ def _type_hint(types: list[str], value: Any, written: str) -> str | None:
             return "write `true` or `false`"
         case str() if value.lstrip("+-").isdigit() and ("integer" in types or "number" in types):
             return "remove the quotes" if written[:1] in "\"'" else None
-        case str() if types == ["array"]:
+        case str() if types in (["array"], ["array", "object"]):
             return f"write a list: `[{value}]`"
         case None:
             return "write a value after the `:`, or remove the key"

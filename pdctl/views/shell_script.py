@@ -108,6 +108,9 @@ _HEAD = """\
 #
 # Written by `pdctl render`, plan {digest}. Logs and process ids lie in $RUN_DIR, by default beside
 # this script. Start it on every node; the processes wait for each other.
+#
+# What single quotes hold is text, whatever it looks like:
+# shellcheck disable=SC2016
 set -euo pipefail
 
 SCRIPT=$(readlink -f "${{BASH_SOURCE[0]}}")

@@ -10,7 +10,7 @@ line to show why. Random ports are left: a KV control socket per rank (49152 up)
 from __future__ import annotations
 
 from pdctl.engines.sglang.kv_events import kv_event_needs
-from pdctl.engines.sglang.transfer import ASCEND_STORE
+from pdctl.engines.sglang.transfer import ASCEND_STORE, store_place
 from pdctl.plan.ports import (
     ASCEND_STORE_BASE,
     BOOTSTRAP_BASE,
@@ -79,9 +79,20 @@ def _bootstrap(role: Role) -> PortNeed:
 def _ascend_store(transfer: Transfer) -> tuple[PortNeed, ...]:
     """Where all ranks of an Ascend deployment meet; the first prefill instance opens it."""
     ascend = transfer.ascend
-    if transfer.backend != "ascend" or ascend.with_mooncake or ascend.store_url is not None:
+    if transfer.backend != "ascend" or ascend.with_mooncake:
         return ()
-    return (PortNeed(name=ASCEND_STORE, base=ASCEND_STORE_BASE, only_first=True),)
+    if ascend.store_url is None:
+        return (PortNeed(name=ASCEND_STORE, base=ASCEND_STORE_BASE, only_first=True),)
+    return (
+        PortNeed(
+            name=ASCEND_STORE,
+            base=store_place(ascend.store_url)[1],
+            stride=0,
+            requested=True,
+            path=("transfer", "ascend", "store_url"),
+            only_first=True,
+        ),
+    )
 
 
 def _rendezvous(role: Role) -> tuple[PortNeed, ...]:

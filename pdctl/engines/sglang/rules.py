@@ -50,6 +50,15 @@ def _settings_are_of_the_backend(topology: Topology) -> Iterable[Diagnostic]:
                 f"SGLang {_shown(release)} ignores `transfer.{name}` with the backend `{transfer.backend}`",
                 help="remove it, or choose the backend that it is for",
             )
+    if transfer.nvlink == "mnnvl" and transfer.backend != "mooncake":
+        yield _ignored(
+            topology,
+            ("transfer", "nvlink"),
+            "PD255",
+            f"with the backend `{transfer.backend}`, `nvlink: mnnvl` reaches NCCL alone",
+            notes=("only Mooncake is told to send KV cache over the fabric",),
+            help="choose `backend: mooncake`, or set NCCL_MNNVL_ENABLE under `defaults.env`",
+        )
 
 
 def _settings_are_of_the_release(topology: Topology) -> Iterable[Diagnostic]:

@@ -157,6 +157,12 @@ def default_store(layout: Layout) -> str | None:
     return f"tcp://{leader.endpoint(ASCEND_STORE)}" if has_store else None
 
 
+def store_place(url: str) -> tuple[str, int]:
+    """Address and port of `tcp://ADDRESS:PORT`, an address in numbers without its brackets."""
+    address, _, port = url.removeprefix("tcp://").rpartition(":")
+    return address.strip("[]"), int(port)
+
+
 def _whole(seconds: float | None) -> int | None:
     """SGLang reads whole seconds, and takes its default for anything else (`environ.py`, `EnvInt`)."""
     return None if seconds is None else math.ceil(seconds)

@@ -11,7 +11,8 @@ from pdctl.program import Rule
 from pdctl.rules.base import Stated, at_value, line_of, stated_arg
 from pdctl.rules.pairing import agree
 from pdctl.rules.sglang.processes import Variables, process_variables
-from pdctl.rules.sglang.reading import backend_of, first_stated, is_at_most, word
+from pdctl.rules.sglang.reading import backend_of, is_at_most, word
+from pdctl.rules.sglang.speculation import algorithm_of
 from pdctl.topology.model import ArgValue, Role, Topology
 
 _LAST_MORI_WITHOUT_COUNT = "0.5.12.post1"  # from 0.5.13 on, MoRI compares the number of state components
@@ -21,6 +22,9 @@ _ONE_SIDED_DRAFTING = frozenset({"nixl"})
 
 _DRAFTS_WITHOUT_KV = frozenset({"NGRAM"})  # srt/speculative/spec_info.py, has_draft_kv
 
+# The last release that compares nothing: dtypes may go by two names. Later ones compare the words
+# (srt/disaggregation/common/conn.py, try_ensure_parallel_info).
+_LAST_WITHOUT_DTYPE_CHECK = "0.5.9"
 _SAME_DTYPES = {"bfloat16": "bf16"}
 
 _TRUE, _FALSE = ("true", "1", "yes", "y"), ("false", "0", "no", "n")
@@ -60,16 +64,21 @@ _Values = tuple[tuple[Stated | None, ...], tuple[Stated | None, ...]]  # of pref
 
 
 def _kv_dtypes_agree(topology: Topology) -> Iterable[Diagnostic]:
+    """`auto` is another dtype for some models and checkpoints, so against a stated one it may be right."""
     stated = (stated_arg(topology, role, "kv-cache-dtype") for role in topology.roles)
     prefill, decode = ("auto" if each is None else str(each.value) for each in stated)
-    if _SAME_DTYPES.get(prefill, prefill) == _SAME_DTYPES.get(decode, decode):
+    is_one = _SAME_DTYPES.get(prefill, prefill) == _SAME_DTYPES.get(decode, decode)
+    if prefill == decode or (is_one and is_at_most(topology, _LAST_WITHOUT_DTYPE_CHECK)):
         return ()
     return agree(
         topology,
         flag="kv-cache-dtype",
         code="PD310",
-        message="prefill and decode{may} keep their KV cache in different dtypes",
+        message=f"`{prefill}` and `{decode}` are different dtypes to SGLang"
+        if is_one
+        else "prefill and decode{may} keep their KV cache in different dtypes",
         consequence="SGLang from 0.5.10 on aborts the first request; older ones answer with wrong text",
+        left_open="auto",
     )
 
 
@@ -138,14 +147,17 @@ def _both_draft(topology: Topology) -> Iterable[Diagnostic]:
     backend = backend_of(topology)
     if (prefill is None) == (decode is None) or backend in _ONE_SIDED_DRAFTING:
         return
-    marked, silent = (decode, "prefill") if decode is not None else (prefill, "decode")
+    marked = prefill if decode is None else decode
     assert marked is not None  # one of them drafts
     is_refused = backend == "mori" and not is_at_most(topology, _LAST_MORI_WITHOUT_COUNT)
+    role, other = topology.roles if decode is None else reversed(topology.roles)
+    without_kv = algorithm_of(topology, other)
+    does = "does without" if without_kv is None else f"drafts by {without_kv.value}, which has no KV"
     yield at_value(
         topology,
         marked.path,
         "PD314",
-        f"speculative decoding is set on one role, and {silent} does without",
+        f"{role.name} drafts by {marked.value}, and {other.name} {does}",
         severity=Severity.ERROR if is_refused else Severity.WARNING,
         notes=(
             "the draft model has KV of its own, which prefill must make and decode must expect",
@@ -157,7 +169,7 @@ def _both_draft(topology: Topology) -> Iterable[Diagnostic]:
 
 def _drafting(topology: Topology, role: Role) -> Stated | None:
     """Where a role drafts with KV of its own."""
-    stated = first_stated(topology, role, "speculative-algorithm", "speculative-algo")
+    stated = algorithm_of(topology, role)
     return None if (word(stated) or "").upper() in _DRAFTS_WITHOUT_KV else stated
 
 

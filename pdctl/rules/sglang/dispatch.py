@@ -52,6 +52,7 @@ def _graphs_fit(topology: Topology, role: Role, limit: Stated | None) -> Iterabl
 
 def _overflow(topology: Topology, place: Stated, num_tokens: int, num_limit: int) -> Diagnostic:
     is_full = num_tokens == num_limit
+    wanted = num_tokens + 1 if is_full else num_tokens
     return at_value(
         topology,
         place.path,
@@ -64,7 +65,9 @@ def _overflow(topology: Topology, place: Stated, num_tokens: int, num_limit: int
             if is_full
             else "decode ends with an assertion in its warm-up",
         ),
-        help=f"set `{VARIABLE}` above it, to {HIGHEST_LIMIT} at most, or lower the largest graph",
+        help=f'set `{VARIABLE}: "{wanted}"` or more, or lower the largest graph'
+        if wanted <= HIGHEST_LIMIT
+        else "lower the largest graph",
     )
 
 

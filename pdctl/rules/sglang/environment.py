@@ -76,8 +76,9 @@ def _names_are_known(topology: Topology) -> Iterable[Diagnostic]:
             continue
         entry = variables().get(name)
         if entry is None:
-            near = nearest(name, variables())
-            hint = f"did you mean `{near}`?" if near is not None else "remove it"
+            # Without the prefix that all of them have, which would make any two alike.
+            near = nearest(name.removeprefix(PREFIX), (each.removeprefix(PREFIX) for each in variables()))
+            hint = f"did you mean `{PREFIX}{near}`?" if near is not None else "remove it"
             yield _warning(topology, variable, "PD290", f"SGLang has no variable `{name}`", hint)
         elif not entry.is_in(topology.engine.version or NEWEST_READ):
             yield _warning(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pdctl.diagnostics import Diagnostic, Severity
 from pdctl.program import Rule
 from pdctl.rules.base import at_value, stated_arg
+from pdctl.rules.pairing import page_sizes_agree
 from pdctl.rules.sglang.reading import first_stated, number, word
 from pdctl.topology.model import Role, Topology
 from pdctl.topology.source import DocumentPath
@@ -23,6 +24,10 @@ _REPLACING: Mapping[str, tuple[tuple[int, ...], int]] = {
     "trtllm_mha": ((16, 32, 64, 128), 64),
     "hpc_ops": ((64,), 64),
 }
+
+# `chunked-prefill-size` where nothing is stated, by the memory of the GPU (srt/server_args.py of 0.5.9,
+# srt/arg_groups/memory_hook.py of 0.5.23).
+_DEFAULT_CHUNKS = (2048, 4096, 8192, 16384)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +54,20 @@ def page_size(topology: Topology, role: Role) -> PageSize | None:
     return PageSize(tokens=tokens, path=stated.path)
 
 
+def _page_sizes_agree(topology: Topology) -> Iterable[Diagnostic]:
+    """Where an attention backend decides for a side, PD312 compares."""
+    if any(size is not None and size.backend for size in _page_sizes(topology)):
+        return ()
+    return page_sizes_agree(topology)
+
+
+def _page_sizes(topology: Topology) -> tuple[PageSize | None, ...]:
+    return tuple(page_size(topology, role) for role in topology.roles)
+
+
 def _backends_leave_them_equal(topology: Topology) -> Iterable[Diagnostic]:
-    """What the documents states alone is compared by PD302."""
-    prefill, decode = (page_size(topology, role) for role in topology.roles)
+    """What the document states alone is compared by PD302."""
+    prefill, decode = _page_sizes(topology)
     replaced = next((each for each in (decode, prefill) if each is not None and each.backend), None)
     if replaced is None or (prefill is not None and decode is not None and prefill.tokens == decode.tokens):
         return
@@ -98,7 +114,12 @@ def _chunks_are_whole_pages(topology: Topology) -> Iterable[Diagnostic]:
     role = topology.prefill
     stated, pages = stated_arg(topology, role, "chunked-prefill-size"), page_size(topology, role)
     chunk = number(stated)
-    if stated is None or chunk is None or chunk <= 0 or pages is None:
+    if pages is None or pages.tokens < 1:
+        return
+    if stated is None:
+        yield from _default_chunks(topology, role, pages)
+        return
+    if chunk is None or chunk <= 0:
         return
     share = chunk // role.parallel.attn_dp
     if share % pages.tokens:
@@ -113,7 +134,40 @@ def _chunks_are_whole_pages(topology: Topology) -> Iterable[Diagnostic]:
         )
 
 
+def _default_chunks(topology: Topology, role: Role, pages: PageSize) -> Iterable[Diagnostic]:
+    """What is chosen grows with the memory of the GPU; some pages fit into none of it."""
+    width = role.parallel.attn_dp
+    if any(chunk // width % pages.tokens == 0 for chunk in _DEFAULT_CHUNKS):
+        return
+    divided = f", divided by `attn_dp: {width}`," if width > 1 else ""
+    yield at_value(
+        topology,
+        pages.path,
+        "PD278",
+        f"no chunk that SGLang chooses{divided} is a multiple of the page size {pages.tokens}",
+        notes=("prefill refuses to start",),
+        help=f"set `prefill.args.chunked-prefill-size` to a multiple of {pages.tokens * width}, or to -1",
+    )
+
+
+def _pages_hold_tokens(topology: Topology) -> Iterable[Diagnostic]:
+    stated = (stated_arg(topology, role, "page-size") for role in topology.roles)
+    found = {each.path: number(each) for each in stated if each is not None}
+    for path, tokens in found.items():
+        if tokens is not None and tokens < 1:
+            yield at_value(
+                topology,
+                path,
+                "PD335",
+                f"a page of {tokens} tokens holds nothing",
+                notes=("SGLang divides by it",),
+                help="leave it out, or set 1 or more",
+            )
+
+
 RULES = (
+    Rule(code="PD302", check=_page_sizes_agree),
+    Rule(code="PD335", check=_pages_hold_tokens),
     Rule(code="PD278", check=_chunks_are_whole_pages),
     Rule(code="PD311", check=_hybrid_models_pin_it),
     Rule(code="PD312", check=_backends_leave_them_equal),

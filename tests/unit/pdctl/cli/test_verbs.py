@@ -51,6 +51,14 @@ def test_faults_as_json_are_the_result_of_validate(pdctl: Pdctl, broken: str) ->
     assert verdict["diagnostics"][0]["span"]["line"] == 5
 
 
+def test_several_files_are_judged_each(pdctl: Pdctl, broken: str) -> None:
+    ran = pdctl("validate", broken, LAPTOP)
+    assert ran.code == 1
+    assert ran.out.startswith(f"{LAPTOP} is valid: ")
+    assert ran.err.splitlines()[-1].endswith(f" in {broken}")
+    assert pdctl("validate", LAPTOP, LAPTOP).code == 0
+
+
 def test_faults_as_json_of_other_verbs_are_a_line_on_stderr(pdctl: Pdctl, broken: str) -> None:
     ran = pdctl("plan", broken, "--json")
     assert (ran.code, ran.out) == (1, "")

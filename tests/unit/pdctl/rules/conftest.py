@@ -32,3 +32,15 @@ def found() -> Callable[..., list[str]]:
         ]
 
     return of
+
+
+@pytest.fixture
+def hints() -> Callable[[str, str], list[str | None]]:
+    """`hints(lines, "PD126")` as the hints of what is found with that code."""
+
+    def of(lines: str, code: str) -> list[str | None]:
+        missing = "".join(f"{role}: {{}}\n" for role in ("prefill", "decode") if f"{role}:" not in lines)
+        topology = load_text(HEAD + lines + missing).require()
+        return [each.help for each in check(topology) if each.code == code]
+
+    return of

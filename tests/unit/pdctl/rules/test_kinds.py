@@ -20,3 +20,9 @@ def test_kinds_that_do_not_exist_are_refused(found: Found) -> None:
         "error 1:21 there is no executor `lokal`",
         "error 2:16 there is no router `minilb`",
     ]
+
+
+def test_executors_that_can_only_be_planned_for_are_among_those_to_choose(
+    hints: Callable[[str, str], list[str | None]],
+) -> None:
+    assert hints("cluster: {executor: k8s}\n", "PD126") == ["known here: `local`, `ssh`, `slurm`"]

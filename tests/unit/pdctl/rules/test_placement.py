@@ -62,3 +62,15 @@ def test_loopback_addresses_are_local(found: Found, address: str) -> None:
 def test_other_addresses_may_be_of_this_machine_so_they_are_a_warning(found: Found, address: str) -> None:
     (fault,) = found(f"cluster: {{nodes: [{{name: a, address: {address}}}]}}\n", "PD408")
     assert fault.startswith("warning 1:")
+
+
+def test_devices_to_take_are_there_and_listed_once(found: Found) -> None:
+    cluster = "cluster: {devices_per_node: 8}\n"
+    assert found(cluster + "prefill: {device_order: [7, 0]}\n", "PD433") == []
+    assert found(cluster + "prefill: {device_order: [0, 9, 0]}\n", "PD433") == [
+        "error 2:29 there is no device 9: nodes have 8, counted from 0",
+        "error 2:32 device 0 is listed twice",
+    ]
+    hosts = "cluster: {nodes: [{name: a, address: 127.0.0.1, devices: 4}]}\n"
+    assert len(found(hosts + "decode: {on: [a], device_order: [4]}\n", "PD433")) == 1
+    assert found("decode: {device_order: [4]}\n", "PD433") == []  # on CPUs, devices are not told apart

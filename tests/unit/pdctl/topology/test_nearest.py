@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from pdctl.topology.nearest import nearest, suggest
 
 
@@ -23,3 +25,15 @@ def test_a_long_list_is_cut() -> None:
 
 def test_nothing_known_gives_no_hint() -> None:
     assert suggest("zzz", []) is None
+
+
+@pytest.mark.parametrize(
+    ("word", "known"),
+    [("PD999", "PD609"), ("flashattn3", "minicpm_flashattn"), ("page", "port")],
+)
+def test_what_shares_some_letters_is_not_near(word: str, known: str) -> None:
+    assert nearest(word, [known]) is None
+
+
+def test_one_slip_in_a_short_word_is_found() -> None:
+    assert nearest("UXC", ["UCX", "POSIX"]) == "UCX"

@@ -127,6 +127,11 @@ def test_a_malformed_argument_is_refused(document: str, argument: str) -> None:
     assert [each.code for each in load_text(document, sets=[argument]).diagnostics] == ["PD117"]
 
 
+def test_an_index_in_brackets_is_told_how_to_stand(document: str) -> None:
+    (fault,) = load_text(document, sets=("cluster.nodes[0].address=x",)).diagnostics
+    assert fault.help == "an index stands between dots, as in `--set cluster.nodes.0.address=…`"
+
+
 def test_a_profile_cannot_be_set(document: str) -> None:
     text = document + "profiles: {big: {decode: {instances: 8}}}\n"
     (fault,) = load_text(text, profile="big", sets=["profiles.big.decode.instances=9"]).diagnostics

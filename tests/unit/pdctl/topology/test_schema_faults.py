@@ -57,6 +57,7 @@ def test_a_missing_key_comes_with_an_example(document: str) -> None:
         ("router: {env: {A: true}}", 'put it in quotes: `"true"`'),
         ("transfer: {verify_kv: on}", "write `true` or `false`"),
         ("router: {port: '80'}", "remove the quotes"),
+        ('transfer: {ib_devices: "mlx5_0,mlx5_1"}', "write a list: `[mlx5_0,mlx5_1]`"),
         ("health:", "write a value after the `:`, or remove the key"),
     ],
 )
@@ -91,3 +92,20 @@ def test_private_keys_are_never_checked(document: str) -> None:
     text = document.replace("instances: 2", "instances: 2, x-mine: [1, {}]") + "x-any: {thing: 1}\n"
     text += "router: {args: {x-flag: [[1]]}, env: {x-env: 1}}\n"
     assert [each.path for each in load_text(text).diagnostics] == ["router.args.x-flag.0"]
+
+
+def test_too_many_digits_are_called_a_number(document: str, faults: Faults) -> None:
+    text = document + "router: {port: 1000000000000000000000}\n"
+    assert faults(text) == ["PD123 7:16 `router.port` must be a whole number, found a number of 22 digits"]
+
+
+@pytest.mark.parametrize("key", ["path", "served_name"])
+def test_what_programs_would_take_for_a_flag_is_refused(document: str, faults: Faults, key: str) -> None:
+    wanted = "text that doesn't begin with `-`, which programs take for a flag"
+    text = document.replace("model: {", f"model: {{{key}: -x, ").replace(", path: builtin:tiny-llama", "")
+    assert any(f"`model.{key}` must be {wanted}" in fault for fault in faults(text))
+
+
+def test_an_rdma_device_is_named_without_its_port(document: str, faults: Faults) -> None:
+    (fault,) = faults(document + "transfer: {ib_devices: ['mlx5_0:1']}\n")
+    assert fault.startswith("PD125 7:25 `transfer.ib_devices.0` must be the name of one RDMA device")

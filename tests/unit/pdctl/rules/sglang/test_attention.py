@@ -110,4 +110,5 @@ def test_heads_that_ranks_can_share(said: Said, tp: int, found: list[str]) -> No
 
 def test_heads_are_padded_on_cpus(said: Said) -> None:
     role = "{parallel: {tp: 7}}"
-    assert said(cluster="{executor: ssh, nodes: 1}", prefill=role, decode=role) == []
+    cpu = "{args: {device: cpu}}"
+    assert said(cluster="{executor: ssh, nodes: 1}", defaults=cpu, prefill=role, decode=role) == []

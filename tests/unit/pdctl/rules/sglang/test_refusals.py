@@ -68,10 +68,10 @@ def test_what_the_policy_excludes_on_prefill(said: Said, role: str, found: list[
 
 
 def test_what_the_policy_excludes_on_decode(said: Said) -> None:
-    args = f"{POLICY}, enable-hierarchical-cache: true, hicache-write-policy: write_back"
-    assert said(model=MLA, prefill=f"{{args: {{{POLICY}}}}}", decode=f"{{args: {{{args}}}}}") == [
-        "error PD325"
-    ]
+    cache = "disaggregation-decode-enable-radix-cache: true, enable-hierarchical-cache: true"
+    args = f"{POLICY}, {cache}, hicache-write-policy: write_back"
+    found = said(model=MLA, prefill=f"{{args: {{{POLICY}}}}}", decode=f"{{args: {{{args}}}}}")
+    assert found == ["error PD325"] * 2  # for either cache
 
 
 @pytest.mark.parametrize(

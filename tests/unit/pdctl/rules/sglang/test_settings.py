@@ -39,12 +39,22 @@ def test_dtypes_of_the_kv_cache(said: Said, decode: str | None, found: list[str]
 
 
 @pytest.mark.parametrize(
-    ("prefill", "decode"), [("bf16", "bfloat16"), ("auto", "auto")], ids=["spelling", "default"]
+    ("version", "prefill", "decode", "found"),
+    [
+        ("0.5.9", "bf16", "bfloat16", []),
+        ("0.5.17", "bf16", "bfloat16", ["error PD310"]),  # compared as words
+        ("0.5.9", "auto", "bf16", ["warning PD310"]),
+        ("0.5.23", "auto", "bf16", ["warning PD310"]),  # `auto` is bfloat16 for some models
+        ("0.5.9", "fp8_e4m3", "bf16", ["error PD310"]),
+        ("0.5.23", "auto", "auto", []),
+        ("0.5.23", "auto", None, []),
+    ],
 )
-def test_one_dtype_in_two_words(said: Said, prefill: str, decode: str) -> None:
-    roles = {"prefill": prefill, "decode": decode}
-    assert said(**{name: f"{{args: {{kv-cache-dtype: {dtype}}}}}" for name, dtype in roles.items()}) == []
-    assert said(prefill="{args: {kv-cache-dtype: auto}}") == []
+def test_names_of_dtypes(
+    said: Said, version: str, prefill: str, decode: str | None, found: list[str]
+) -> None:
+    other = "{}" if decode is None else f"{{args: {{kv-cache-dtype: {decode}}}}}"
+    assert said(version=version, prefill=f"{{args: {{kv-cache-dtype: {prefill}}}}}", decode=other) == found
 
 
 @pytest.mark.parametrize(

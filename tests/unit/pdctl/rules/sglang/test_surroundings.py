@@ -146,7 +146,8 @@ def test_maps_of_rdma_devices(said: Said, devices: str, found: list[str]) -> Non
         ("{a: [x0, x1], b: [x0, x1]}", []),
         ("{a: [x0, x1], b: [y0, y1]}", []),  # other names for the same rails
         ("{a: [x0, x1], b: [x0]}", ["warning PD430"]),
-        ("{a: [x0, x1]}", []),  # the backend finds those of b
+        ("{a: [x0, x1]}", ["warning PD334"]),  # the backend finds those of b
+        ("{a: [x0, x1], b: [x0, x1], z: [x0]}", ["error PD403"]),
     ],
 )
 def test_rails_of_both_roles(said: Said, per_node: str, found: list[str]) -> None:

@@ -14,7 +14,7 @@ Said = Callable[..., list[str]]
 
 MLA = "{path: deepseek-ai/DeepSeek-V3}"
 ONE_NODE = "{executor: ssh, devices_per_node: 8, nodes: [{name: a, address: 127.0.0.1}]}"
-NEXTN = "speculative-algorithm: NEXTN, speculative-num-steps"
+NEXTN = "speculative-algorithm: NEXTN, speculative-eagle-topk: 1, speculative-num-steps"
 
 
 def test_loopback_addresses_where_all_share_one_host(said: Said) -> None:
