@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pdctl.cli.options import AsJson, File, NoCanary, NoWait, Profile, Sets, Timeout, new_app, verb
+from pdctl.cli.options import AsJson, File, NoCanary, NoWait, Profile, Rehearsal, Sets, Timeout, new_app, verb
 from pdctl.cli.output import output_of
 
 app = new_app()
@@ -19,6 +19,7 @@ def up(
     file: File,
     sets: Sets = None,
     profile: Profile = None,
+    engine: Rehearsal = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would change, as `diff` does.")
     ] = False,
@@ -34,18 +35,19 @@ def up(
     from pdctl.lifecycle.up import up as make_true
 
     with output_of(ctx, as_json=as_json) as output:
-        planned = plan_of(output, file, sets, profile)
+        planned = plan_of(output, file, sets, profile, engine)
         if dry_run:
             show_changes(output, planned)
             return
         options = UpOptions(wait=not no_wait, canary=not no_canary, deadline_s=timeout_s)
-        with telling_interrupts(output, again=_again(file, sets, profile)), output.progress() as sink:
+        with telling_interrupts(output, again=_again(file, sets, profile, engine)), output.progress() as sink:
             outcome = make_true(planned, sink, options)
         show_up(output, outcome)
 
 
-def _again(file: str, sets: list[str] | None, profile: str | None) -> str:
+def _again(file: str, sets: list[str] | None, profile: str | None, engine: str | None) -> str:
     """The same command without what only concerns how to wait."""
     overlays = [word for each in sets or () for word in ("--set", each)]
     overlays += [] if profile is None else ["--profile", profile]
+    overlays += [] if engine is None else ["--engine", engine]
     return shlex.join(["pdctl", "up", file, *overlays])

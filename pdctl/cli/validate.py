@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import typer
 
 from pdctl.cli import exits
-from pdctl.cli.options import AsJson, File, Profile, Sets, new_app, verb
+from pdctl.cli.options import AsJson, File, Profile, Rehearsal, Sets, new_app, verb
 from pdctl.cli.output import output_of
 from pdctl.diagnostics import Diagnostic, DiagnosticError
 
@@ -29,6 +29,7 @@ def validate(
     file: File,
     sets: Sets = None,
     profile: Profile = None,
+    engine: Rehearsal = None,
     as_json: AsJson = False,
 ) -> None:
     """Check a topology and report every fault in it."""
@@ -37,7 +38,7 @@ def validate(
 
     with output_of(ctx, as_json=as_json) as output:
         try:
-            planned = plan_of(output, file, sets, profile)
+            planned = plan_of(output, file, sets, profile, engine)
         except DiagnosticError as error:
             if not as_json:
                 raise

@@ -25,8 +25,8 @@ BAD = Path(__file__).parents[2] / "golden" / "bad"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((BAD / "expected.json").read_text(encoding="utf-8"))
 
 # PD102 would be a file of a mebibyte, PD120 is about a word, PD238 and PD239 are about other files, PD270 is
-# about a model's folder, PD410 and PD411 are about ports of live nodes.
-WITHOUT_DOCUMENT = {"PD102", "PD120", "PD238", "PD239", "PD270", "PD410", "PD411"}
+# about a model's folder, PD381 about an option, PD410 and PD411 are about ports of live nodes.
+WITHOUT_DOCUMENT = {"PD102", "PD120", "PD238", "PD239", "PD270", "PD381", "PD410", "PD411"}
 
 
 @pytest.mark.parametrize("name", EXPECTED)

@@ -178,3 +178,18 @@ def test_an_unknown_model_is_a_diagnostic_in_the_runtimes_own_words(pdctl: Pdctl
 
 def test_quiet_keeps_errors(pdctl: Pdctl, broken: str) -> None:
     assert pdctl("--quiet", "validate", broken).err != ""
+
+
+@pytest.mark.parametrize("verb", ["validate", "plan", "diff", "render", "up"])
+def test_every_verb_that_plans_can_rehearse(pdctl: Pdctl, verb: str) -> None:
+    words = ["--dry-run"] if verb == "up" else []
+    ran = pdctl(verb, "topologies/hetero_tp4_dp4.yaml", "--engine", "reference", *words)
+    assert ran.code == 0
+    assert ran.err.startswith("warning[PD381]: this is a rehearsal of `hetero-tp4-dp4`")
+    assert verb == "validate" or "hetero-tp4-dp4-rehearsal" in ran.out
+
+
+def test_another_engine_can_not_rehearse(pdctl: Pdctl) -> None:
+    ran = pdctl("plan", LAPTOP, "--engine", "sglang")
+    assert ran.code != 0
+    assert "reference" in ran.err
