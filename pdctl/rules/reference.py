@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pdctl.diagnostics import Diagnostic
 from pdctl.program import Rule
 from pdctl.rules import reference_transfer
-from pdctl.rules.base import at_value
+from pdctl.rules.base import at_value, stated_arg
 from pdctl.topology.model import Role, Topology
 
 
@@ -35,7 +35,7 @@ def _ranks_share_evenly(topology: Topology) -> Iterable[Diagnostic]:
                 "PD380",
                 fault,
                 notes=("the ranks of the reference engine stop at start when they can't share a model",),
-                help="choose widths of which one divides the other",
+                help="choose widths of which one divides the other, or `pad-kv-heads` in `defaults.args`",
             )
 
 
@@ -43,6 +43,9 @@ def _uneven(topology: Topology, role: Role) -> Iterator[tuple[str, str]]:
     """Widths by their key, and what they can't share evenly."""
     facts, parallel = topology.facts, role.parallel
     ranks, num_heads, num_kv_heads = parallel.attn_tp, facts.num_heads, facts.num_kv_heads
+    padded = stated_arg(topology, role, "pad-kv-heads")
+    if padded is not None and isinstance(padded.value, int) and num_heads and num_kv_heads:
+        num_heads, num_kv_heads = num_heads // num_kv_heads * padded.value, padded.value
     if num_heads is not None and num_heads % ranks:
         yield "tp", f"{num_heads} query heads can't be shared evenly by {ranks} attention ranks"
     elif num_kv_heads is not None and not facts.is_mla and num_kv_heads % ranks and ranks % num_kv_heads:
