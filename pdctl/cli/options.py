@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import typer
 
@@ -25,6 +25,12 @@ Sets = Annotated[
 ]
 Profile = Annotated[
     str | None, typer.Option("--profile", metavar="NAME", help="Overlay a profile of the file.")
+]
+Rehearsal = Annotated[
+    Literal["reference"] | None,
+    typer.Option(
+        "--engine", metavar="reference", help="Rehearse on this machine: that engine, a small model."
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text, on stderr too.")]
 Name = Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from pdctl.cli import exits
-from pdctl.cli.options import AsJson, ExitCode, File, Profile, Sets, new_app, verb
+from pdctl.cli.options import AsJson, ExitCode, File, Profile, Rehearsal, Sets, new_app, verb
 from pdctl.cli.output import output_of
 
 app = new_app()
@@ -19,6 +19,7 @@ def plan(
     file: File,
     sets: Sets = None,
     profile: Profile = None,
+    engine: Rehearsal = None,
     process: Annotated[
         str | None,
         typer.Option("--process", metavar="ID", help="Show the command of one process only, ready to paste."),
@@ -34,7 +35,7 @@ def plan(
     from pdctl.views.plan import plan_lines, process_lines
 
     with output_of(ctx, as_json=as_json) as output:
-        planned = plan_of(output, file, sets, profile)
+        planned = plan_of(output, file, sets, profile, engine)
         if process is None:
             output.show(plan_to_json(planned.plan), plan_lines(planned.plan, output.out))
         else:

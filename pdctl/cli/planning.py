@@ -13,10 +13,14 @@ from pdctl.resources import resource_path
 from pdctl.views.changes import changes_lines, changes_value
 
 
-def plan_of(output: Output, file: str, sets: list[str] | None, profile: str | None) -> Planned:
-    """The plan of `file`; its warnings are shown, its errors raised."""
+def plan_of(
+    output: Output, file: str, sets: list[str] | None, profile: str | None, engine: str | None = None
+) -> Planned:
+    """The plan of `file`, or of its rehearsal; its warnings are shown, its errors raised."""
     refuse_shipped_name(file)
-    source = TopologySource(path=file, sets=tuple(sets or ()), profile=profile)
+    source = TopologySource(
+        path=file, sets=tuple(sets or ()), profile=profile, is_rehearsal=engine is not None
+    )
     planned = plan_file(source)
     output.diagnostics(planned.warnings)
     return planned

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pdctl.cli.options import AsJson, File, Profile, Sets, new_app, verb
+from pdctl.cli.options import AsJson, File, Profile, Rehearsal, Sets, new_app, verb
 from pdctl.cli.output import output_of
 
 app = new_app()
@@ -29,6 +29,7 @@ def render(
     ] = None,
     sets: Sets = None,
     profile: Profile = None,
+    engine: Rehearsal = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a topology's plan as scripts, to read or to run by hand."""
@@ -38,7 +39,7 @@ def render(
 
     assert form is Form.SHELL  # the only one so far
     with output_of(ctx, as_json=as_json) as output:
-        plan = plan_of(output, file, sets, profile).plan
+        plan = plan_of(output, file, sets, profile, engine).plan
         require_consistent(plan)
         scripts = shell_scripts(plan)
         if directory is None:

@@ -14,6 +14,7 @@ from pdctl.cli.options import (
     NoCanary,
     NoWait,
     Profile,
+    Rehearsal,
     Sets,
     SkipDoctor,
     Timeout,
@@ -31,6 +32,7 @@ def up(
     file: File,
     sets: Sets = None,
     profile: Profile = None,
+    engine: Rehearsal = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would change, as `diff` does.")
     ] = False,
@@ -51,7 +53,7 @@ def up(
     from pdctl.lifecycle.up import up as make_true
 
     with output_of(ctx, as_json=as_json) as output:
-        planned = plan_of(output, file, sets, profile)
+        planned = plan_of(output, file, sets, profile, engine)
         if dry_run:
             show_changes(output, planned)
             return
@@ -62,13 +64,14 @@ def up(
             doctor=not skip_doctor,
             deadline_s=timeout_s,
         )
-        with telling_interrupts(output, again=_again(file, sets, profile)), output.progress() as sink:
+        with telling_interrupts(output, again=_again(file, sets, profile, engine)), output.progress() as sink:
             outcome = make_true(planned, sink, options)
         show_up(output, outcome)
 
 
-def _again(file: str, sets: list[str] | None, profile: str | None) -> str:
+def _again(file: str, sets: list[str] | None, profile: str | None, engine: str | None) -> str:
     """The same command without what only concerns how to wait."""
     overlays = [word for each in sets or () for word in ("--set", each)]
     overlays += [] if profile is None else ["--profile", profile]
+    overlays += [] if engine is None else ["--engine", engine]
     return shlex.join(["pdctl", "up", file, *overlays])

@@ -9,7 +9,7 @@ import typer
 
 from pdctl.cli import exits
 from pdctl.cli.completion import complete_topologies
-from pdctl.cli.options import AsJson, Profile, Sets, new_app, verb
+from pdctl.cli.options import AsJson, Profile, Rehearsal, Sets, new_app, verb
 from pdctl.cli.output import Output, output_of
 from pdctl.diagnostics import Diagnostic, DiagnosticError
 
@@ -38,22 +38,25 @@ def validate(
     ],
     sets: Sets = None,
     profile: Profile = None,
+    engine: Rehearsal = None,
     as_json: AsJson = False,
 ) -> None:
     """Check topologies and report every fault in them."""
     with output_of(ctx, as_json=as_json) as output:
-        verdicts = [_judge(output, file, sets, profile) for file in files]
+        verdicts = [_judge(output, file, sets, profile, engine) for file in files]
         if not all(verdicts):
             raise typer.Exit(exits.ERROR)
 
 
-def _judge(output: Output, file: str, sets: list[str] | None, profile: str | None) -> bool:
+def _judge(
+    output: Output, file: str, sets: list[str] | None, profile: str | None, engine: str | None
+) -> bool:
     """Whether the file is valid, which is shown, with its faults."""
     from pdctl.cli.planning import plan_of
     from pdctl.views.plan import plan_summary
 
     try:
-        planned = plan_of(output, file, sets, profile)
+        planned = plan_of(output, file, sets, profile, engine)
     except DiagnosticError as error:
         if output.is_json:
             output.show(Verdict(file=file, is_valid=False, diagnostics=error.diagnostics), ())

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pdctl.engines.sglang.devices import visible_devices
 from pdctl.flags import merged, merged_env, to_argv
 from pdctl.plan.layout import Layout, Slot
 from pdctl.plan.model import Command, Probe
 from pdctl.plan.ports import BOOTSTRAP_BASE, DECODE_HTTP_BASE, DIST_INIT_BASE, PREFILL_HTTP_BASE, PortNeed
 from pdctl.program import Program, Rule
-from pdctl.topology.model import Role, Router, Topology
+from pdctl.topology.model import Role, Router, Topology, Transfer
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,9 @@ class ReferenceEngine:
             "staging",
             "staging-block-mb",
             "staging-pool-mb",
+            "disaggregation-ib-device",
             "nixl-plugin",
+            "ascend-protocol",
             "tp-size",
             "tp",
             "attn-dp-size",
@@ -78,8 +81,11 @@ class ReferenceEngine:
         argv += _width_flags(role)
         argv += _rendezvous_flags(role, slot, layout)
         argv += _transfer_flags(topology)
+        argv += _device_flags(topology.transfer, slot)
         argv += to_argv(merged(topology.defaults.args, role.args))
-        return Command(argv=tuple(argv), env=merged_env(topology.defaults.env, role.env, slot.node.env))
+        env = visible_devices(topology, role, slot) if topology.transfer.backend == "ascend" else {}
+        own = merged_env(topology.defaults.env, role.env, slot.node.env)
+        return Command(argv=tuple(argv), env=merged_env(env, own))
 
     def ready(self, slot: Slot, layout: Layout) -> Probe | None:
         if not slot.is_leader:
@@ -139,7 +145,14 @@ def _transfer_flags(topology: Topology) -> list[str]:
     ]
     flags += ["--staging", transfer.staging.mode] if transfer.staging.mode != "auto" else []
     flags += ["--nixl-plugin", transfer.nixl.plugin] if transfer.nixl.plugin is not None else []
+    flags += ["--ascend-protocol", transfer.ascend.protocol] if transfer.ascend.protocol is not None else []
     return [*flags, "--verify-kv"] if transfer.verify_kv else flags
+
+
+def _device_flags(transfer: Transfer, slot: Slot) -> list[str]:
+    """The RDMA devices of one node, which all ranks there share."""
+    devices = None if transfer.ib_devices is None else transfer.ib_devices.on(slot.node.name)
+    return ["--disaggregation-ib-device", ",".join(devices.shared)] if devices and devices.shared else []
 
 
 PROGRAM: Program = ReferenceEngine()

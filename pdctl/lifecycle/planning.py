@@ -15,6 +15,7 @@ from pdctl.models.resolve import with_facts
 from pdctl.plan.model import LaunchPlan
 from pdctl.reconcile.model import ChangeSet
 from pdctl.reconcile.reconcile import reconcile
+from pdctl.rehearsal import rehearsed, with_shared_heads
 from pdctl.topology.anchor import anchored
 from pdctl.topology.load import load
 from pdctl.topology.model import Topology
@@ -25,6 +26,7 @@ class TopologySource:
     path: str  # `-` is standard input
     sets: tuple[str, ...] = ()
     profile: str | None = None
+    is_rehearsal: bool = False  # on this machine, with the reference engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +48,12 @@ class Planned:
 def plan_file(source: TopologySource) -> Planned:
     """Load, check and compile. Raises `DiagnosticError` with every fault and warning together."""
     loaded = load(source.path, environ=os.environ, profile=source.profile, sets=source.sets)
-    topology, model_faults = with_facts(anchored(loaded.require(), source.path))
-    found = (*loaded.diagnostics, *model_faults, *rules.check(topology))
+    written = loaded.require()
+    chosen, differences = rehearsed(written) if source.is_rehearsal else (written, ())
+    topology, model_faults = with_facts(anchored(chosen, source.path))
+    if source.is_rehearsal:
+        topology = with_shared_heads(topology)
+    found = (*loaded.diagnostics, *differences, *model_faults, *rules.check(topology))
     if has_errors(found):
         raise DiagnosticError(found)
     reached = executor_for(topology.cluster) if _has_executor(topology) else None

@@ -10,7 +10,7 @@ from pdctl.diagnostics import Diagnostic, Severity
 from pdctl.models.config_json import ConfigError, facts_of_config, read_config
 from pdctl.models.facts import ModelFacts
 from pdctl.models.known import known_facts
-from pdctl.topology.model import Model, Topology
+from pdctl.topology.model import BUILTIN_PREFIX, Model, Topology
 
 ReadConfig = Callable[[str], Mapping[str, Any] | None]
 
@@ -24,7 +24,8 @@ def facts_of(model: Model, read: ReadConfig = read_config) -> ModelFacts:
     if config is not None:
         found = facts_of_config(config)
     else:
-        found = known_facts(model.path) or known_facts(model.name) or ModelFacts()
+        name = model.path.removeprefix(BUILTIN_PREFIX)
+        found = known_facts(name) or known_facts(model.name) or ModelFacts()
     return _with_stated(found, model)
 
 

@@ -109,7 +109,7 @@ def _twice(
 
 
 def _local_means_this_machine(topology: Topology) -> Iterable[Diagnostic]:
-    if topology.cluster.executor != "local":
+    if topology.cluster.executor != "local" or topology.is_rehearsal:
         return
     nodes = topology.cluster.nodes
     num_nodes = nodes if isinstance(nodes, int) else len(nodes)

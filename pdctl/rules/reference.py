@@ -1,16 +1,14 @@
-"""What the reference engine can't do, and what of the document it wouldn't read."""
+"""What the reference engine can't do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from pdctl.diagnostics import Diagnostic
 from pdctl.program import Rule
-from pdctl.rules.base import at_value
-from pdctl.topology.model import Role, Topology, Transfer
-from pdctl.topology.source import DocumentPath, dotted
-
-BACKENDS = ("tcp", "mooncake", "nixl")
+from pdctl.rules import reference_transfer
+from pdctl.rules.base import at_value, stated_arg
+from pdctl.topology.model import Role, Topology
 
 
 def _widths_are_served(topology: Topology) -> Iterable[Diagnostic]:
@@ -37,7 +35,7 @@ def _ranks_share_evenly(topology: Topology) -> Iterable[Diagnostic]:
                 "PD380",
                 fault,
                 notes=("the ranks of the reference engine stop at start when they can't share a model",),
-                help="choose widths of which one divides the other",
+                help="choose widths of which one divides the other, or `pad-kv-heads` in `defaults.args`",
             )
 
 
@@ -45,6 +43,9 @@ def _uneven(topology: Topology, role: Role) -> Iterator[tuple[str, str]]:
     """Widths by their key, and what they can't share evenly."""
     facts, parallel = topology.facts, role.parallel
     ranks, num_heads, num_kv_heads = parallel.attn_tp, facts.num_heads, facts.num_kv_heads
+    padded = stated_arg(topology, role, "pad-kv-heads")
+    if padded is not None and isinstance(padded.value, int) and num_heads and num_kv_heads:
+        num_heads, num_kv_heads = num_heads // num_kv_heads * padded.value, padded.value
     if num_heads is not None and num_heads % ranks:
         yield "tp", f"{num_heads} query heads can't be shared evenly by {ranks} attention ranks"
     elif num_kv_heads is not None and not facts.is_mla and num_kv_heads % ranks and ranks % num_kv_heads:
@@ -67,49 +68,9 @@ def _model_is_a_path(topology: Topology) -> Iterable[Diagnostic]:
     )
 
 
-def _no_settings_of_other_backends(topology: Topology) -> Iterable[Diagnostic]:
-    """Fields of the schema that only other engines, or other backends of this one, read."""
-    transfer, default = topology.transfer, Transfer()
-    has_queues, is_nixl = transfer.backend != "tcp", transfer.backend == "nixl"
-    absent: Mapping[str, bool] = {
-        "heartbeat_max_failures": transfer.heartbeat_max_failures is None,
-        "ib_devices": transfer.ib_devices is None,
-        "nvlink": transfer.nvlink == default.nvlink,
-        "threads": transfer.threads is None or has_queues,
-        "queues": transfer.queues is None or has_queues,
-        "nixl": transfer.nixl == default.nixl or (is_nixl and not transfer.nixl.params),
-        "ascend": transfer.ascend == default.ascend,
-    }
-    paths: list[DocumentPath] = [("transfer", name) for name, is_absent in absent.items() if not is_absent]
-    paths += [(role.name, "kv_events_port") for role in topology.roles if role.kv_events_port is not None]
-    for path in paths:
-        where = f" with the backend `{transfer.backend}`" if path[0] == "transfer" else ""
-        yield Diagnostic(
-            code="PD250",
-            message=f"the reference engine has no setting `{dotted(path)}`{where}",
-            span=topology.source.key(*path),
-            path=dotted(path),
-            help="remove it, or choose `engine.kind: sglang`",
-        )
-
-
-def _backend_is_known(topology: Topology) -> Iterable[Diagnostic]:
-    backend = topology.transfer.backend
-    if backend not in BACKENDS:
-        yield Diagnostic(
-            code="PD305",
-            message=f"the reference engine has no transfer backend `{backend}`",
-            span=topology.source.value("transfer", "backend"),
-            path="transfer.backend",
-            notes=(f"it has {', '.join(f'`{each}`' for each in BACKENDS)}",),
-            help="set `transfer.backend: tcp`",
-        )
-
-
 RULES = (
     Rule(code="PD210", check=_widths_are_served),
     Rule(code="PD213", check=_model_is_a_path),
-    Rule(code="PD250", check=_no_settings_of_other_backends),
-    Rule(code="PD305", check=_backend_is_known),
     Rule(code="PD380", check=_ranks_share_evenly),
+    *reference_transfer.RULES,
 )

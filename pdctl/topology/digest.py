@@ -20,7 +20,7 @@ def topology_digest(topology: Topology) -> str:
     later pdctl adds doesn't change the digest of documents that don't use it.
     """
     fields = asdict(replace(topology, source=SourceMap(), facts=ModelFacts()))
-    del fields["source"], fields["facts"]
+    del fields["source"], fields["facts"], fields["is_rehearsal"]
     text = json.dumps(_stated(fields), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -315,6 +315,8 @@ class Topology:
     source: SourceMap = field(default_factory=SourceMap, compare=False, repr=False)
     # What is known of the model; planning looks it up (`pdctl/models/resolve.py`), the document may state it.
     facts: ModelFacts = field(default_factory=ModelFacts, compare=False, repr=False)
+    # Whether this machine stands for every node of the document (`pdctl/rehearsal.py`).
+    is_rehearsal: bool = field(default=False, compare=False, repr=False)
 
     @property
     def roles(self) -> tuple[Role, Role]:

@@ -159,6 +159,8 @@ class DecodeRole:
             num_transferring=states.count(KVPoll.Transferring) + num_draining,
             transfer_bytes=self._num_bytes,
             num_links=len(self._peers),
+            num_rooms=len(self._in_use),
+            num_reports=self._kv.num_reports(),
         )
 
     def close(self) -> None:

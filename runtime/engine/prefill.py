@@ -179,6 +179,8 @@ class PrefillRole:
             num_transferring=states.count(KVPoll.Transferring) + len(self._draining),
             transfer_bytes=self._kv.num_bytes_sent(),
             num_links=len(self._peers),
+            num_rooms=len(self._rooms) + len(self._draining) + len(self._early),
+            num_reports=self._kv.num_reports(),
         )
 
     def close(self) -> None:

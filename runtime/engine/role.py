@@ -22,6 +22,8 @@ class RoleCounts:
     num_transferring: int = 0
     transfer_bytes: int = 0
     num_links: int = 0
+    num_rooms: int = 0  # that anything is kept of: past its request, until no byte of it can move
+    num_reports: int = 0  # of ranks, on sends and on memory given back, that are still to come
 
 
 def other_half(request: GenerateInput) -> Rendezvous | None:

@@ -127,6 +127,8 @@ class Scheduler:
             extra={
                 "num_retracted": sum(lane.num_retracted for lane in self._lanes),
                 "num_links": counts.num_links,
+                "num_rooms": counts.num_rooms,
+                "num_reports": counts.num_reports,
             },
         )
 

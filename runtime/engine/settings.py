@@ -32,7 +32,6 @@ class EngineSettings:
     ib_devices: tuple[str, ...]
     nixl_plugin: str
     ascend_protocol: str
-    ascend_protocol: str
     staging: bool  # head slices by way of staging buffers, between unequal attention splits
     staging_block_mb: int | None  # None: one prefill chunk
     staging_pool_mb: int  # of a decode rank
@@ -95,7 +94,6 @@ def parse_settings(argv: Sequence[str] | None = None) -> EngineSettings:
     add("--transfer-queues", type=_positive, default=4, help="queues that receivers are dealt out to")
     add("--disaggregation-ib-device", dest="ib_devices", type=_names, default=(), metavar="NAME,NAME")
     add("--nixl-plugin", default="UCX", help="what NIXL moves bytes with")
-    add("--ascend-protocol", default="sdma", help="what memfabric moves bytes with")
     add("--ascend-protocol", default="sdma", help="what memfabric moves bytes with")
     add("--staging", type=_switch, default=True, metavar="on|off", help="between unequal attention splits")
     add("--staging-block-mb", type=_positive, help="of one staged block, MiB (default: one prefill chunk)")

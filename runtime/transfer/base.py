@@ -108,7 +108,8 @@ class TransferBackend(Protocol):
         """Begin no write of this ticket any more, and tell when what had begun is over. Does not block.
 
         Unknown tickets are quiet. A sender that stands still in the middle of a write keeps its memory in
-        quarantine until it goes on or dies: there is no deadline after which memory could be called safe.
+        quarantine until it goes on, dies, or its machine can't be reached: as long as it could write there is
+        no deadline after which memory could be called safe.
         """
         ...
 

@@ -19,7 +19,7 @@ from runtime.transfer.plugins import load_backend
 
 pytestmark = pytest.mark.slow
 
-_BACKENDS = ["tcp", "mooncake", "nixl"]
+BACKENDS = ["tcp", "mooncake", "nixl"]
 _REGION_BYTES = 8 << 20
 _PEER = Path(__file__).with_name("transfer_peer.py")
 
@@ -29,7 +29,7 @@ class Everywhere:
         return True
 
 
-@pytest.fixture(params=_BACKENDS)
+@pytest.fixture(params=BACKENDS)
 def name(request: pytest.FixtureRequest) -> str:
     return request.param
 

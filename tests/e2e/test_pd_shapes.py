@@ -57,18 +57,18 @@ def folder_of(tmp_path_factory) -> Callable[[str], Path]:
 
 @pytest.fixture(scope="module")
 def start(start_engine, folder_of) -> Callable[..., Started]:
-    """`start(model, mode, tp_size, attn_dp_size)`: started once."""
+    """`start(model, mode, tp_size, attn_dp_size, *flags)`: started once."""
     started: dict[tuple[str, ...], Started] = {}
 
-    def get(model: str, mode: str, tp_size: str = "1", attn_dp_size: str = "1") -> Started:
-        key = (model, mode, tp_size, attn_dp_size)
+    def get(model: str, mode: str, tp_size: str = "1", attn_dp_size: str = "1", *flags: str) -> Started:
+        key = (model, mode, tp_size, attn_dp_size, *flags)
         if key not in started:
             port = _free_port()
             engine = start_engine(
                 "--model-path", str(folder_of(model)), "--max-total-tokens", "8192", "--page-size", "8",
                 "--chunked-prefill-size", "64", "--verify-kv", "--disaggregation-mode", mode,
                 "--disaggregation-bootstrap-port", str(port), "--tp-size", tp_size,
-                "--attn-dp-size", attn_dp_size,
+                "--attn-dp-size", attn_dp_size, *flags,
             )  # fmt: skip
             started[key] = Started(engine, port)
         return started[key]
@@ -95,14 +95,34 @@ def prompts() -> list[list[int]]:
     _SHAPES,
     ids=lambda value: "-dp".join(value) if isinstance(value, tuple) else value,
 )
-def test_unequal_shapes_say_what_one_engine_says(start, pool, prompts, model, prefill, decode):
-    alone = start(model, "null")
-    ours, theirs = start(model, "prefill", *prefill), start(model, "decode", *decode)
-    expected = list(pool.map(lambda prompt: _generate(alone, _body(prompt)), prompts))
-    assert len({str(answer) for answer in expected}) > _NUM_PROMPTS // 2, "answers must tell prompts apart"
-    assert list(pool.map(lambda prompt: _ask(pool, ours, theirs, prompt), prompts)) == expected
-    for one in (ours, theirs):
-        _wait_until(lambda one=one: _is_empty(one))
+def test_unequal_shapes_say_what_one_engine_says(start, check_pair, model, prefill, decode):
+    check_pair(start(model, "null"), start(model, "prefill", *prefill), start(model, "decode", *decode))
+
+
+@pytest.mark.parametrize("staging", ["on", "off"])
+@pytest.mark.parametrize("backend", ["mooncake", "nixl"])
+def test_a_librarys_writes_say_what_one_engine_says(start, check_pair, backend, staging):
+    """Heads by way of staging, and one by one; the decode side decides."""
+    library = ("--disaggregation-transfer-backend", backend)
+    ours = start("4-kv-heads", "prefill", "2", "1", *library)
+    theirs = start("4-kv-heads", "decode", "1", "1", *library, "--staging", staging)
+    check_pair(start("4-kv-heads", "null"), ours, theirs)
+
+
+@pytest.fixture
+def check_pair(pool, prompts) -> Callable[[Started, Started, Started], None]:
+    """That a pair answers all prompts at once as one engine alone does, and is empty afterwards."""
+
+    def check(alone: Started, ours: Started, theirs: Started) -> None:
+        expected = list(pool.map(lambda prompt: _generate(alone, _body(prompt)), prompts))
+        assert len({str(answer) for answer in expected}) > _NUM_PROMPTS // 2, (
+            "answers must tell prompts apart"
+        )
+        assert list(pool.map(lambda prompt: _ask(pool, ours, theirs, prompt), prompts)) == expected
+        for one in (ours, theirs):
+            _wait_until(lambda one=one: _is_empty(one))
+
+    return check
 
 
 def _ask(pool: ThreadPoolExecutor, prefill: Started, decode: Started, prompt: list[int]) -> list[int]:

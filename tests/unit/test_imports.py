@@ -21,7 +21,7 @@ LAYERS = (
     ("reconcile",),
     ("executors",),
     ("program", "plugins"),
-    ("engines", "routers", "rules", "explain", "explanations"),
+    ("engines", "routers", "rules", "explain", "explanations", "rehearsal"),
     ("compiler",),
     ("health", "metrics", "apply", "doctor"),
     ("lifecycle",),

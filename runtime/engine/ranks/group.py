@@ -163,5 +163,9 @@ class GroupKV:
         answers = self._group.ask(asked)[first : first + self._shape.attn_tp_size]
         return [tuple(msgpack.unpackb(answer, use_list=False)) for answer in answers]
 
+    def num_reports(self) -> int:
+        """Answers of ranks that are still to come."""
+        return self._reports.num_expected
+
     def num_bytes_sent(self) -> int:
         return self._reports.num_bytes

@@ -41,6 +41,11 @@ class Reports:
         """Moved, over all ranks."""
         return self._num_bytes
 
+    @property
+    def num_expected(self) -> int:
+        """Things that not all of their ranks have reported yet."""
+        return len(self._pending)
+
     def expect(self, num_ranks: int, on_done: Completion) -> int:
         """Give the id by which so many ranks will report; `on_done` gets the first reason for a failure."""
         report_id = next(self._ids)

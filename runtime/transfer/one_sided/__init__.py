@@ -8,6 +8,9 @@ grants; afterwards the sender says that it is over. So the receiver knows whethe
 - batch granted, sender alive: memory in quarantine until the sender says `OVER`.
 - `OVER, broken`, or the gate's connection lost (the sender died): what was in the fabric or in this host's
   socket buffers may still land; quiet after the fabric's `drain_s`.
+- the sender's machine doesn't answer (a partition): keepalive ends the gate after 30 s. The sender may live
+  and go on when the network is back, so the memory stays in quarantine for 120 s more: by then its library
+  and its kernel have given up. A sender that merely stands still keeps the memory for as long as it does.
 
 The question travels while the batch before it is written, so it costs no time when there is more than one.
 It guards against a sender in error, not against a malicious one: who is given addresses, has to be trusted.

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Sequence
 
 from runtime.kv.page_runs import Write
+from runtime.sockets import notice_vanished_peer
 from runtime.transfer.one_sided.gate import MAGIC, Over, pack_ask, pack_over
 from runtime.transfer.wire.frames import FrameError, PeerClosed, Status
 
@@ -31,6 +32,7 @@ class GateSocket:
             self._socket.close()
             raise
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        notice_vanished_peer(self._socket)
 
     def fileno(self) -> int:
         return self._socket.fileno()

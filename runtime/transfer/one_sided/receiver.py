@@ -16,6 +16,14 @@ from runtime.transfer.wire.connections import Connections
 from runtime.transfer.wire.frames import Frame, FrameError, Status, read_magic, send_answer
 from runtime.transfer.wire.grants import Grant, Grants, OutsideError
 
+PARTITION_DRAIN_S = 120.0
+"""How long bytes of a machine that is cut off can still land, should it come back.
+
+Mooncake gives up a write after 30 s without progress, RDMA cards after a few; then the kernel over there
+sends what it holds of a closed connection for up to 100 s (Linux, `tcp_orphan_retries`). Both count from the
+cut, this from VANISHED_AFTER_S later.
+"""
+
 _log = logging.getLogger(__name__)
 
 Begun = dict[int, deque[Grant]]  # by ticket: the batches of one connection that are under way
@@ -24,14 +32,15 @@ Begun = dict[int, deque[Grant]]  # by ticket: the batches of one connection that
 class GateReceiver:
     """Listens on its own port."""
 
-    def __init__(self, host: str, fabric: Fabric) -> None:
+    def __init__(self, host: str, fabric: Fabric, *, partition_drain_s: float = PARTITION_DRAIN_S) -> None:
         self._drain_s = fabric.drain_s
+        self._partition_drain_s = max(partition_drain_s, fabric.drain_s)
         self._grants = Grants()
         self._turns = Turns(fabric) if fabric.needs_turns else None
         self._draining: set[threading.Timer] = set()
         self._lock = threading.Lock()
         self._closed = False
-        self._connections = Connections(host, self._serve)
+        self._connections = Connections(host, self.serve)
 
     @property
     def port(self) -> int:
@@ -54,9 +63,11 @@ class GateReceiver:
         for timer in list(self._draining):
             timer.join()
 
-    def _serve(self, sock: socket.socket) -> None:
+    def serve(self, sock: socket.socket) -> None:
+        """One sender's connection, to its end. Raises PeerClosed, OSError, FrameError."""
         begun: Begun = defaultdict(deque)
         read_magic(sock, MAGIC)
+        drain_s = self._drain_s
         try:
             while True:
                 match read_message(sock):
@@ -64,12 +75,15 @@ class GateReceiver:
                         self._end(sock, begun, over)
                     case Frame() as frame:
                         send_answer(sock, frame.ticket, self._begin(sock, begun, frame))
+        except TimeoutError:  # its machine doesn't answer; it may be alive, and write on
+            drain_s = self._partition_drain_s
+            raise
         finally:
             lost = [grant for grants in begun.values() for grant in grants]
             if lost:
                 _log.warning("a sender is gone in the middle of a write: %d batches drain", len(lost))
             for grant in lost:
-                self._drain(sock, grant)
+                self._drain(sock, grant, drain_s)
 
     def _begin(self, sock: socket.socket, begun: Begun, frame: Frame) -> Status:
         try:
@@ -91,16 +105,16 @@ class GateReceiver:
         if not begun[over.ticket]:
             del begun[over.ticket]
         if over.is_broken:
-            self._drain(sock, grant)
+            self._drain(sock, grant, self._drain_s)
         else:
             self._settle(sock, grant)
 
-    def _drain(self, sock: socket.socket, grant: Grant) -> None:
+    def _drain(self, sock: socket.socket, grant: Grant, drain_s: float) -> None:
         """Wait until the fabric can hold nothing of the batch any more."""
         with self._lock:
             if self._closed:
                 return
-            timer = threading.Timer(self._drain_s, lambda: self._drained(timer, sock, grant))
+            timer = threading.Timer(drain_s, lambda: self._drained(timer, sock, grant))
             timer.daemon = True
             self._draining.add(timer)
             timer.start()

@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Callable
 
-from runtime.sockets import open_listener
+from runtime.sockets import notice_vanished_peer, open_listener
 from runtime.transfer.wire.frames import FrameError, PeerClosed, cut
 
 MAX_CONNECTIONS = 1024
@@ -62,6 +62,7 @@ class Connections:
     def _run(self, sock: socket.socket) -> None:
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            notice_vanished_peer(sock, also_unanswered=True)  # receivers send nothing but short answers
             self._serve(sock)
         except PeerClosed:
             _log.debug("a KV connection ended")

@@ -196,3 +196,18 @@ def test_what_is_no_deployment_has_no_history_and_no_lock(
     ran = pdctl(*verb, word)
     assert ran.code == 1
     assert ran.err.startswith(f"error[{code}]")
+
+
+@pytest.mark.parametrize("verb", ["validate", "plan", "diff", "render", "up"])
+def test_every_verb_that_plans_can_rehearse(pdctl: Pdctl, verb: str) -> None:
+    words = ["--dry-run"] if verb == "up" else []
+    ran = pdctl(verb, "topologies/hetero_tp4_dp4.yaml", "--engine", "reference", *words)
+    assert ran.code == 0
+    assert ran.err.startswith("warning[PD381]: this is a rehearsal of `hetero-tp4-dp4`")
+    assert verb == "validate" or "hetero-tp4-dp4-rehearsal" in ran.out
+
+
+def test_another_engine_can_not_rehearse(pdctl: Pdctl) -> None:
+    ran = pdctl("plan", LAPTOP, "--engine", "sglang")
+    assert ran.code != 0
+    assert "reference" in ran.err

@@ -34,7 +34,7 @@ from pdctl.topology.model import (
 from pdctl.topology.schema import topology_schema
 
 SECTIONS: list[tuple[tuple[str, ...], type, set[str]]] = [
-    ((), Topology, {"source", "facts"}),
+    ((), Topology, {"source", "facts", "is_rehearsal"}),
     (("model",), Model, set()),
     (("engine",), Engine, set()),
     (("cluster",), Cluster, set()),

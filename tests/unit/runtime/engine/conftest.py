@@ -253,7 +253,8 @@ class Toy:
 
         def is_empty() -> bool:
             stats = self.engine.stats()
-            in_use = (stats.num_running, stats.num_waiting, stats.num_handshaking, stats.num_transferring)
+            in_use = [stats.num_running, stats.num_waiting, stats.num_handshaking, stats.num_transferring]
+            in_use += [stats.extra["num_rooms"], stats.extra["num_reports"]]
             return not any(in_use) and stats.num_free_pages == stats.num_pages
 
         self.wait_until(is_empty, timeout_s)
