@@ -33,10 +33,14 @@ class ChosenTable:
     is_exact: bool
 
 
-@cache
 def load_flag_table(program: str, version: str) -> FlagTable | None:
     """The table of exactly this version; None where there is none."""
-    path = next((folder / f"{version}.json" for folder in _folders(program) if _has(folder, version)), None)
+    return _table_in(_folders(program, os.environ.get(OWN_TABLES)), version)
+
+
+@cache
+def _table_in(folders: tuple[Path, ...], version: str) -> FlagTable | None:
+    path = next((folder / f"{version}.json" for folder in folders if _has(folder, version)), None)
     if path is None:
         return None
     try:
@@ -49,12 +53,16 @@ def load_flag_table(program: str, version: str) -> FlagTable | None:
         ) from error
 
 
-@cache
 def known_versions(program: str) -> tuple[str, ...]:
     """The versions that have a table, oldest first; empty for a program without tables."""
+    return _versions_in(_folders(program, os.environ.get(OWN_TABLES)))
+
+
+@cache
+def _versions_in(folders: tuple[Path, ...]) -> tuple[str, ...]:
     found = {
         path.stem
-        for folder in _folders(program)
+        for folder in folders
         for path in folder.glob("*.json")
         if path.name != HISTORY_FILE and path.stem[:1].isdecimal()
     }
@@ -104,8 +112,8 @@ def keep(table: FlagTable, folder: Path) -> Path:
     return path
 
 
-def _folders(program: str) -> tuple[Path, ...]:
-    own = os.environ.get(OWN_TABLES)
+@cache
+def _folders(program: str, own: str | None) -> tuple[Path, ...]:
     shipped = resource_path("schemas", program)
     return (Path(own).expanduser() / program, shipped) if own else (shipped,)
 

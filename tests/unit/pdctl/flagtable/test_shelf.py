@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import jsonschema
@@ -34,14 +33,10 @@ SHIPPED = [
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of one's own, forgotten afterwards."""
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of one's own."""
     monkeypatch.setenv(OWN_TABLES, str(tmp_path))
-    load_flag_table.cache_clear()
-    known_versions.cache_clear()
-    yield tmp_path
-    load_flag_table.cache_clear()
-    known_versions.cache_clear()
+    return tmp_path
 
 
 def table_of(program: str, version: str) -> FlagTable:
