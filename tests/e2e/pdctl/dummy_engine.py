@@ -72,7 +72,7 @@ def main() -> None:
 
 
 def _escape() -> None:
-    """A daemon by the book without a mark: no parent, session, variable or open file of ours, deaf to TERM."""
+    """A daemon without a mark: no parent, session, variable or open file of ours, and deaf to TERM."""
     if os.fork() != 0:
         os.wait()
         return
