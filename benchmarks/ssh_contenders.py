@@ -184,13 +184,13 @@ def require(num_wanted: int, codes: Sequence[object]) -> None:
 
 CONTENDERS = {
     "pdctl": pdctl,
-    "asyncssh, tuned": asyncssh,
-    "ssh": openssh,
-    "ssh, multiplexed": openssh_multiplexed,
+    "asyncssh": asyncssh,
+    "OpenSSH": openssh,
+    "OpenSSH multiplexed": openssh_multiplexed,
     "parallel-ssh": parallel_ssh,
     "ClusterShell": clustershell,
     "pyinfra": pyinfra,
-    "Ansible, raw": ansible,
+    "Ansible raw": ansible,
 }
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 import time
 
 from .meeting import MAX_TARGETS, PADDING, greeting
 from .record import RequestError, checked_nodes
+from .sockets import Socket, connect, socket
+from .threads import begin
 
 AT_ONCE = 64  # threads that dial
 DEFAULT_TIMEOUT_S = 3.0
@@ -38,11 +38,8 @@ def dial(targets: object, timeout_s: object) -> list[dict]:
                 return
             answers[index] = _visit(target, limit_s)
 
-    threads = [threading.Thread(target=work) for _ in range(min(AT_ONCE, len(targets)))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    for ended in [begin(work) for _ in range(min(AT_ONCE, len(targets)))]:
+        ended.acquire()
     return answers
 
 
@@ -51,7 +48,7 @@ def _visit(target: object, limit_s: float) -> dict:
         return _outcome("failed", "a target has no `port`")
     deadline = time.monotonic() + limit_s
     try:
-        connection = socket.create_connection((target.get("host"), target["port"]), timeout=limit_s)
+        connection = connect(str(target.get("host")), target["port"], limit_s)
     except socket.timeout:
         return _outcome("silent", "no answer within %g s" % limit_s)
     except ConnectionRefusedError:
@@ -64,7 +61,7 @@ def _visit(target: object, limit_s: float) -> dict:
         return _hear(connection, target.get("token"), deadline)
 
 
-def _hear(connection: socket.socket, token: object, deadline: float) -> dict:
+def _hear(connection: Socket, token: object, deadline: float) -> dict:
     if not isinstance(token, str):
         return _outcome("met", "")
     wanted, heard = greeting(token), b""

@@ -11,12 +11,12 @@ from __future__ import annotations
 import errno
 import os
 import select
-import socket
 import time
 
 from .proc import Table, read_process, send_signal
 from .record import RequestError, checked_nodes
 from .signals import signal
+from .sockets import Socket, accept, resolve, socket
 
 MAX_TARGETS = 4096
 MAX_LIFETIME_S = 60.0
@@ -34,7 +34,7 @@ class Door:
         self.greeting = greeting(request["token"])
         self.num_visits = int(request.get("num_visits") or 0)
         self.lifetime_s = min(float(request.get("lifetime_s") or 0.0), MAX_LIFETIME_S)
-        self.listener: socket.socket | None = None
+        self.listener: Socket | None = None
         self.port: int | None = None
         self.problem: str | None = None
         try:
@@ -56,9 +56,9 @@ def open_doors(requests: object) -> list[Door]:
     return [Door(request) for request in requests]
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    listener = socket.socket(family, socket.SOCK_STREAM)
+def _listen(host: str, port: int) -> Socket:
+    family, _, _, _, address = resolve(host, port, socket.SOCK_STREAM)[0]
+    listener = Socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
@@ -116,7 +116,7 @@ def _serve_alone(doors: list[Door]) -> None:
 def _greet(door: Door) -> int:
     """The greeting in a small packet of its own, the rest in full ones. One visit, whatever comes of it."""
     try:
-        visitor, _address = door.listener.accept()
+        visitor = accept(door.listener)
     except OSError:
         return 0
     with visitor:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import _thread
 import time
 
 from .http import HttpError, exchange
 from .record import RequestError
 from .sockets import socket
+from .threads import begin
 
 MAX_REQUESTS = 1024
 DEFAULT_TIMEOUT_S = 5.0
@@ -18,8 +18,6 @@ def probe(requests: object) -> list[dict]:
     if not isinstance(requests, list) or len(requests) > MAX_REQUESTS:
         raise RequestError("`requests` is not a list of at most %d" % MAX_REQUESTS)
     exchanges = [Exchange(request) for request in requests]
-    for each in exchanges:
-        each.begin()
     return [each.wait() for each in exchanges]
 
 
@@ -35,14 +33,10 @@ class Exchange:
         self._timeout_s = float(request.get("timeout_s") or DEFAULT_TIMEOUT_S)
         self._started = time.monotonic()
         self._answer: dict | None = None
-        self._running = _thread.allocate_lock()
-
-    def begin(self) -> None:
-        self._running.acquire()
-        _thread.start_new_thread(self._run, ())  # `threading` takes longer to load than this call lasts
+        self._ended = begin(self._run)
 
     def wait(self) -> dict:
-        self._running.acquire(timeout=max(0.0, self._started + self._timeout_s - time.monotonic()))
+        self._ended.acquire(timeout=max(0.0, self._started + self._timeout_s - time.monotonic()))
         answer = self._answer or _failure("no answer within %g s" % self._timeout_s)
         return dict(answer, elapsed_s=round(answer.get("elapsed_s") or time.monotonic() - self._started, 4))
 
@@ -60,7 +54,6 @@ class Exchange:
         except (OSError, ValueError) as error:
             answer = _failure(str(error))
         self._answer = dict(answer, elapsed_s=time.monotonic() - self._started)
-        self._running.release()
 
 
 def _failure(error: str) -> dict:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import _socket as socket
 
-__all__ = ("Socket", "connect", "resolve", "socket")
+__all__ = ("Socket", "accept", "connect", "resolve", "socket")
 
 
 class Socket(socket.socket):
@@ -38,3 +38,8 @@ def connect(host: str, port: int, timeout_s: float) -> Socket:
             continue
         return made
     raise last
+
+
+def accept(listener: Socket) -> Socket:
+    descriptor, _address = listener._accept()  # pyright: ignore[reportAttributeAccessIssue] - typeshed lacks it
+    return Socket(fileno=descriptor)

@@ -65,7 +65,8 @@ def topology(tmp_path: Path, hosts: HostSet, sglang_python: str, model: Path) ->
         "defaults:\n"
         "  args: {device: cpu, dtype: float32, max-total-tokens: 4096, skip-server-warmup: true,"
         " sleep-on-idle: true}\n"
-        '  env: {OMP_NUM_THREADS: "1", TORCHDYNAMO_DISABLE: "1", HF_HUB_OFFLINE: "1"}\n'
+        '  env: {OMP_NUM_THREADS: "1", TORCHDYNAMO_DISABLE: "1", HF_HUB_OFFLINE: "1",'
+        ' PYTHONDONTWRITEBYTECODE: "1"}\n'
         "prefill: {on: [n1]}\n"
         "decode: {on: [n2], args: {disaggregation-decode-retraction-backup: none}}\n"
         f"router: {{kind: sglang_router, on: n3, python: {sys.executable}}}\n"

@@ -100,6 +100,8 @@ def test_frequent_verbs_load_no_slow_modules(tmp_path):
         {"verb": "holder", "names": [str(tmp_path), "d"]},
         {"verb": "start", "names": [str(tmp_path), "d", "p"], "request": {"format": 0}},
         {"verb": "stop", "names": [str(tmp_path), "d", "p"]},
+        {"verb": "survey", "names": [str(tmp_path)], "request": {"nodes": [{"listen": []}]}},
+        {"verb": "dial", "request": {"nodes": [{"targets": [{"host": "127.0.0.1", "port": 1}]}]}},
     ]
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-X", "importtime", shim, "do"],
