@@ -156,9 +156,11 @@ def _version_has_a_table(topology: Topology) -> Iterable[Diagnostic]:
 def _versions_are_numbers(topology: Topology) -> Iterable[Diagnostic]:
     """`v0.5.23` and `latest` are names of tags and images. Without a table, faults would only be warnings."""
     for section, kind, version in _versions(topology):
-        known = known_versions(kind)
-        if version is None or not known or _is_number(version) or load_flag_table(kind, version) is not None:
+        if version is None or _is_number(version) or load_flag_table(kind, version) is not None:
             continue
+        known = known_versions(kind)
+        if not known:
+            continue  # a program without tables, whose versions are its own
         number = version.strip().removeprefix("v")
         yield at_value(
             topology,
