@@ -106,12 +106,12 @@ def _values_fit(topology: Topology) -> Iterable[Diagnostic]:
 
 
 def _severity(block: ArgsBlock, flag: Flag, found: Misfit) -> Severity:
-    may_be_right = flag.is_open and found.fault is Fault.CHOICE
+    may_be_right = flag.is_open and found.fault is Fault.CHOICE and not found.is_slip
     return Severity.WARNING if may_be_right else block.severity
 
 
 def _notes(flag: Flag, found: Misfit) -> Iterator[str]:
-    if found.fault is Fault.CHOICE and flag.is_open:
+    if found.fault is Fault.CHOICE and flag.is_open and not found.is_slip:
         yield "plug-ins of the engine may add choices"
     if found.fault is Fault.CHOICE and flag.choices is not None:
         yield f"it has {', '.join(f'`{each}`' for each in flag.choices)}"

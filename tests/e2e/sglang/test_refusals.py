@@ -87,6 +87,19 @@ MISTAKES = (
         "handle_pd_disaggregation",
     ),
     Mistake(
+        "PD342",
+        ("prefill.args.tokenizer-worker-num=0",),
+        "--tokenizer-worker-num 0",
+        "check_server_args",
+    ),
+    Mistake(
+        "PD344",
+        ("prefill.args.enable-priority-scheduling=true", "prefill.args.schedule-policy=lpm"),
+        "--enable-priority-scheduling --schedule-policy lpm",
+        "check_server_args",
+    ),
+    Mistake("PD344", ("prefill.args.enable-lora=true",), "--enable-lora", "check_lora_server_args"),
+    Mistake(
         "PD281",
         ("decode.parallel.pp=2", "decode.parallel.tp=8", "defaults.args.speculative-algorithm=EAGLE"),
         "--speculative-algorithm EAGLE --pp-size 2",
