@@ -26,7 +26,7 @@ def write_scripts(scripts: Mapping[str, str], directory: Path) -> list[str]:
         directory.mkdir(parents=True, exist_ok=True)
         for path, text in zip(paths, scripts.values(), strict=True):
             path.write_text(text, encoding="utf-8")
-            path.chmod(0o755)
+            path.chmod(0o700)  # variables of the topology may be nobody else's business
     except OSError as error:
         raise DiagnosticError.one("PD509", f"can't write `{directory}`: {error.strerror}") from error
     return [str(path) for path in paths]

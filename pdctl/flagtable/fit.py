@@ -32,6 +32,7 @@ class Misfit:
     fault: Fault
     message: str
     help: str | None
+    is_slip: bool = False  # a choice, but for how its words are set apart
     item: int | None = None
 
 
@@ -86,8 +87,14 @@ def _word(flag: Flag, word: ArgWord, item: int | None) -> Misfit | None:
     if flag.choices is not None and str(word) not in {str(each) for each in flag.choices}:
         message = f"`{flag.name}` has no choice `{word}`"
         hint = suggest(str(word), [str(each) for each in flag.choices])
-        return Misfit(fault=Fault.CHOICE, message=message, help=hint, item=item)
+        is_slip = _letters(str(word)) in {_letters(str(each)) for each in flag.choices}
+        return Misfit(fault=Fault.CHOICE, message=message, help=hint, is_slip=is_slip, item=item)
     return None
+
+
+def _letters(word: str) -> str:
+    """`fp-8` and `FP8` as `fp8`: no plug-in names a choice so that it differs in nothing else."""
+    return "".join(each for each in word.lower() if each.isalnum())
 
 
 def _has_type(kind: ValueType, word: ArgWord) -> bool:

@@ -21,6 +21,7 @@ BOOTSTRAP_BASE = 8998  # SGLang's default, which routers assume when a prefill e
 DIST_INIT_BASE = 20000  # torch's rendezvous of an instance on several nodes
 NCCL_BASE = 21000  # the same of an instance on one node
 ASCEND_STORE_BASE = 19000
+TCP_STORE_BASE = 20900  # SGLang's own 29600 lies where it draws NCCL's ports
 ROUTER_HTTP_PORT = 8000
 ROUTER_METRICS_PORT = 18000  # sglang-router's own default, 29000, lies where servers draw from
 

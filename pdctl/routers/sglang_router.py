@@ -97,8 +97,10 @@ class SglangRouter:
     def rules(self) -> tuple[Rule, ...]:
         return (
             Rule(code="PD212", check=_policies_are_known),
+            Rule(code="PD347", check=_backoffs_are_in_order),
             Rule(code="PD252", check=_loads_can_be_seen),
             Rule(code="PD253", check=_canary_has_a_key),
+            Rule(code="PD348", check=_queue_has_something_to_hold),
         )
 
 
@@ -168,6 +170,38 @@ def _canary_has_a_key(topology: Topology) -> Iterable[Diagnostic]:
             path="router.api_key_env",
             help="set `health.canary: false`",
         )
+
+
+def _backoffs_are_in_order(topology: Topology) -> Iterable[Diagnostic]:
+    """It ends at start: "Must be >= initial_backoff_ms"."""
+    retries = topology.router.retries
+    first, longest = retries.initial_backoff_ms, retries.max_backoff_ms
+    if first is not None and longest is not None and longest < first:
+        yield Diagnostic(
+            code="PD347",
+            message=f"the longest pause between tries is {longest} ms, the first one is {first} ms",
+            span=topology.source.value("router", "retries", "max_backoff_ms"),
+            path="router.retries.max_backoff_ms",
+            help=f"set it to {first} or more",
+        )
+
+
+def _queue_has_something_to_hold(topology: Topology) -> Iterable[Diagnostic]:
+    """Its default lets any number of requests through at once (`max_concurrent_requests: -1`)."""
+    queue = topology.router.queue
+    if queue.max_concurrent is not None:
+        return
+    for name, value in {"size": queue.size, "timeout_s": queue.timeout_s}.items():
+        if value is not None:
+            yield Diagnostic(
+                code="PD348",
+                message=f"`queue.{name}` does nothing: no request ever waits",
+                severity=Severity.WARNING,
+                span=topology.source.value("router", "queue", name),
+                path=f"router.queue.{name}",
+                notes=("requests wait once `queue.max_concurrent` are served, and that isn't set",),
+                help="set `queue.max_concurrent`, or remove it",
+            )
 
 
 PROGRAM: Program = SglangRouter()

@@ -9,7 +9,18 @@ from __future__ import annotations
 from pdctl import plugins
 from pdctl.diagnostics import Diagnostic
 from pdctl.program import Rule
-from pdctl.rules import flags, json_text, kinds, network, pairing, passed_on, placement, shape
+from pdctl.rules import (
+    flags,
+    json_text,
+    kinds,
+    network,
+    pairing,
+    passed_on,
+    placement,
+    secrets,
+    shape,
+    shell_words,
+)
 from pdctl.topology.model import Topology
 
 __all__ = ["Rule", "all_rules", "check"]
@@ -26,6 +37,8 @@ def all_rules(topology: Topology) -> tuple[Rule, ...]:
         passed_on.RULES,
         flags.RULES,
         json_text.RULES,
+        secrets.RULES,
+        shell_words.RULES,
     )
     named = (
         plugins.program("engines", topology.engine.kind),

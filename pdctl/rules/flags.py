@@ -106,12 +106,12 @@ def _values_fit(topology: Topology) -> Iterable[Diagnostic]:
 
 
 def _severity(block: ArgsBlock, flag: Flag, found: Misfit) -> Severity:
-    may_be_right = flag.is_open and found.fault is Fault.CHOICE
+    may_be_right = flag.is_open and found.fault is Fault.CHOICE and not found.is_slip
     return Severity.WARNING if may_be_right else block.severity
 
 
 def _notes(flag: Flag, found: Misfit) -> Iterator[str]:
-    if found.fault is Fault.CHOICE and flag.is_open:
+    if found.fault is Fault.CHOICE and flag.is_open and not found.is_slip:
         yield "plug-ins of the engine may add choices"
     if found.fault is Fault.CHOICE and flag.choices is not None:
         yield f"it has {', '.join(f'`{each}`' for each in flag.choices)}"
@@ -156,9 +156,11 @@ def _version_has_a_table(topology: Topology) -> Iterable[Diagnostic]:
 def _versions_are_numbers(topology: Topology) -> Iterable[Diagnostic]:
     """`v0.5.23` and `latest` are names of tags and images. Without a table, faults would only be warnings."""
     for section, kind, version in _versions(topology):
-        known = known_versions(kind)
-        if version is None or not known or _is_number(version) or load_flag_table(kind, version) is not None:
+        if version is None or _is_number(version) or load_flag_table(kind, version) is not None:
             continue
+        known = known_versions(kind)
+        if not known:
+            continue  # a program without tables, whose versions are its own
         number = version.strip().removeprefix("v")
         yield at_value(
             topology,

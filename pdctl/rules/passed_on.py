@@ -37,6 +37,8 @@ _ROUTER_FIELDS: Mapping[str, str] = {
     "policy": "router.policy",
     "prefill-policy": "router.prefill_policy",
     "decode-policy": "router.decode_policy",
+    "api-key": "router.api_key_env",
+    "prometheus-port": "router.metrics_port",
 }
 
 
@@ -58,6 +60,8 @@ def _owned_flags_are_left_alone(topology: Topology) -> Iterable[Diagnostic]:
 
 
 def _instead(block: ArgsBlock, flag: str) -> str:
+    if flag == "config":
+        return f"remove it, and write the flags of that file under `{dotted(block.path)}`"
     fields = _ROUTER_FIELDS if block.is_router else _ENGINE_FIELDS
     known = block.find(flag)
     spellings = (flag,) if known is None else (flag, *known.spellings)
@@ -86,18 +90,22 @@ def _flags_are_spelled_plainly(topology: Topology) -> Iterable[Diagnostic]:
             )
 
 
-def _no_value_holds_a_nul(topology: Topology) -> Iterable[Diagnostic]:
-    """The kernel ends an argument and a variable at the first NUL."""
+def passed_on(topology: Topology) -> tuple[tuple[DocumentPath, Mapping[str, object]], ...]:
+    """Every mapping of flags or variables in the document, with its path."""
     nodes = topology.cluster.nodes
     hosts = () if isinstance(nodes, int) else nodes
-    passed_on: tuple[tuple[DocumentPath, Mapping[str, object]], ...] = (
+    return (
         *((block.path, block.args) for block in blocks(topology)),
         (("defaults", "env"), topology.defaults.env),
         *(((role.name, "env"), role.env) for role in topology.roles),
         (("router", "env"), topology.router.env),
         *((("cluster", "nodes", index, "env"), host.env) for index, host in enumerate(hosts)),
     )
-    for path, values in passed_on:
+
+
+def _no_value_holds_a_nul(topology: Topology) -> Iterable[Diagnostic]:
+    """The kernel ends an argument and a variable at the first NUL."""
+    for path, values in passed_on(topology):
         for key, value in values.items():
             if isinstance(value, str) and "\0" in value:
                 yield Diagnostic(

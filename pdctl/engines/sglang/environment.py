@@ -15,14 +15,15 @@ from pdctl.topology.model import Env, Role, Topology
 
 
 def process_env(
-    topology: Topology, role: Role, node: Node, *, devices: Env, default_store: str | None
+    topology: Topology, role: Role, node: Node, *, placed: Env, default_store: str | None
 ) -> dict[str, str]:
     """Later layers win: what is planned, `defaults`, the role, the node.
 
-    `devices` shows the process its own, `default_store` is where Ascend's ranks meet if nothing is stated.
+    `placed` has the devices and ports that the process was given, `default_store` is where Ascend's ranks
+    meet if nothing is stated.
     """
     planned = planned_env(topology, role, node, default_store=default_store)
-    return merged_env(devices, planned, topology.defaults.env, role.env, node.env)
+    return merged_env(placed, planned, topology.defaults.env, role.env, node.env)
 
 
 def planned_env(topology: Topology, role: Role, node: Node, *, default_store: str | None) -> dict[str, str]:

@@ -18,6 +18,7 @@ from pdctl.plan.ports import (
     DIST_INIT_BASE,
     NCCL_BASE,
     PREFILL_HTTP_BASE,
+    TCP_STORE_BASE,
     Companion,
     PortNeed,
 )
@@ -30,13 +31,15 @@ DIST_INIT_STRIDE = 20
 
 _HANDSHAKE_DELTA = 13  # DP_ATTENTION_HANDSHAKE_PORT_DELTA: ranks learn each other's ports
 _RENDEZVOUS_DELTA = 233  # ZMQ_TCP_PORT_DELTA: stands for a rendezvous that wasn't given
+TCP_STORE = "tcp-store"  # where ranks meet whose experts are reached over NIXL
 _BEHIND_RENDEZVOUS = ("tokenizer", "detokenizer", "rpc", "scheduler-metrics", "scheduler", "loads")
 
 
 def port_needs(role: Role, topology: Topology) -> tuple[PortNeed, ...]:
     """HTTP first; then the bootstrap server of prefill, then where the ranks find each other."""
     bootstrap = (_bootstrap(role), *_ascend_store(topology.transfer)) if role.name == "prefill" else ()
-    return (_http(role), *bootstrap, *kv_event_needs(role, topology), *_rendezvous(role))
+    meeting = (*_rendezvous(role), *_tcp_store(role, topology))
+    return (_http(role), *bootstrap, *kv_event_needs(role, topology), *meeting)
 
 
 def is_spread(role: Role) -> bool:
@@ -93,6 +96,16 @@ def _ascend_store(transfer: Transfer) -> tuple[PortNeed, ...]:
             only_first=True,
         ),
     )
+
+
+def _tcp_store(role: Role, topology: Topology) -> tuple[PortNeed, ...]:
+    """`_create_global_tcp_store` of srt/distributed/parallel_state.py; rank 0 opens it, from 0.5.12 on.
+
+    A second instance on the node finds the default port taken, and only logs that it has no store.
+    """
+    flag = "moe-a2a-backend"
+    has_store = role.args.get(flag, topology.defaults.args.get(flag)) == "nixl"
+    return (PortNeed(name=TCP_STORE, base=TCP_STORE_BASE),) if has_store else ()
 
 
 def _rendezvous(role: Role) -> tuple[PortNeed, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pdctl.engines.sglang.devices import ib_device_flag, visible_devices
 from pdctl.engines.sglang.environment import process_env
 from pdctl.engines.sglang.kv_events import kv_event_flags
-from pdctl.engines.sglang.ports import is_spread, port_needs
+from pdctl.engines.sglang.ports import TCP_STORE, is_spread, port_needs
 from pdctl.engines.sglang.release import Release
 from pdctl.engines.sglang.rules import RULES
 from pdctl.engines.sglang.transfer import backend_flag, default_store, reads_ib_devices
@@ -17,7 +17,7 @@ from pdctl.plan.layout import Layout, Slot
 from pdctl.plan.model import Command, Probe
 from pdctl.plan.ports import PortNeed
 from pdctl.program import Program, Rule
-from pdctl.topology.model import Role, Router, Topology
+from pdctl.topology.model import Env, Role, Router, Topology
 
 # /health makes the server generate a token, which waits for what is computed just then, up to
 # HEALTH_CHECK_TIMEOUT, 20 s (`entrypoints/http_server.py`).
@@ -28,6 +28,7 @@ PROBE_TIMEOUT_S = 25.0
 class SglangEngine:
     owned_flags = frozenset(
         {
+            "config",  # a file of more flags, which may be any of the others here
             "model-path",
             "model",
             "served-model-name",
@@ -98,7 +99,7 @@ class SglangEngine:
             topology,
             role,
             slot.node,
-            devices=visible_devices(topology, role, slot),
+            placed={**visible_devices(topology, role, slot), **_tcp_store(leader)},
             default_store=default_store(layout),
         )
         return Command(argv=tuple(argv), env=env)
@@ -144,6 +145,11 @@ def _rendezvous_flags(role: Role, slot: Slot, leader: Slot) -> list[str]:
         return [*at_leader, "--nnodes", str(role.nodes), "--node-rank", str(slot.node_rank)]
     nccl = next((claim for claim in slot.ports if claim.name == "nccl"), None)
     return [] if nccl is None else ["--nccl-port", str(nccl.port)]
+
+
+def _tcp_store(leader: Slot) -> Env:
+    port = next((claim.port for claim in leader.ports if claim.name == TCP_STORE), None)
+    return {} if port is None else {"SGLANG_TCP_STORE_PORT": str(port)}
 
 
 def _ib_device_flags(topology: Topology, slot: Slot, release: Release) -> list[str]:

@@ -37,6 +37,7 @@ class _Shared:
     name: str
     is_env: bool = False
     default: str | None = None  # what the engine takes; None: not known here, so one side alone is a warning
+    consequence: str = "both start well, and the first request fails or the transfer never connects"
 
 
 # sglang srt/disaggregation/common/conn.py (try_ensure_parallel_info, allocation policy), the handshake of
@@ -45,6 +46,11 @@ _SHARED = (
     _Shared(name="disaggregation-decode-allocation-policy", default="early"),
     _Shared(name="dsv4-attn-backend"),
     _Shared(name="enable-unified-memory", default="false"),
+    _Shared(
+        name="revision",
+        default="main",
+        consequence="decode goes on from the KV cache of other weights: wrong text, no error",
+    ),
     _Shared(name="sampling-mask-max-tokens"),
     _Shared(name="SGLANG_DSV4_KV_LAYOUT", is_env=True),
     _Shared(name="SGLANG_ENABLE_DISAGG_SAMPLING_MASK", is_env=True, default="false"),
@@ -101,7 +107,7 @@ def _shared_settings_agree(topology: Topology) -> Iterable[Diagnostic]:
             severity=Severity.WARNING if other is None and setting.default is None else Severity.ERROR,
             notes=(
                 _other_side(topology, other, setting),
-                "both start well, and the first request fails or the transfer never connects",
+                setting.consequence,
             ),
             help=f"set it once, under `defaults.{'env' if setting.is_env else 'args'}`",
         )

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pdctl.diagnostics import Diagnostic, Severity
+from pdctl.plan.ports import BOOTSTRAP_BASE, DECODE_HTTP_BASE, PREFILL_HTTP_BASE
 from pdctl.program import Rule
 from pdctl.rules.base import Stated, at_value
 from pdctl.rules.sglang.processes import process_variables
+from pdctl.rules.sglang.reading import number
 from pdctl.topology.model import Role, Topology
 from pdctl.topology.source import DocumentPath
 
@@ -21,6 +23,30 @@ _DRAWN: tuple[tuple[int, int, str], ...] = (
 )
 
 _GLOO, _NCCL = "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"
+
+
+_LOWEST, _HIGHEST = "MC_MIN_RPC_PORT", "MC_MAX_RPC_PORT"
+
+
+def _mooncake_draws_elsewhere(topology: Topology) -> Iterable[Diagnostic]:
+    """mooncake-transfer-engine/src/config.cpp: the range that a document may move onto a plan's own ports."""
+    for role in topology.roles:
+        http = role.port or (PREFILL_HTTP_BASE if role.name == "prefill" else DECODE_HTTP_BASE)
+        own = {http} | ({role.bootstrap_port or BOOTSTRAP_BASE} if role.name == "prefill" else set[int]())
+        for variables in process_variables(topology, role, _LOWEST, _HIGHEST):
+            low, high = variables.get(_LOWEST), variables.get(_HIGHEST)
+            lowest, highest = number(low) or _DRAWN[0][0], number(high) or _DRAWN[0][1]
+            stated, taken = low or high, [port for port in sorted(own) if lowest <= port <= highest]
+            if stated is not None and taken:
+                yield at_value(
+                    topology,
+                    stated.path,
+                    "PD434",
+                    f"Mooncake may draw port {taken[0]}, where {role.name} listens",
+                    severity=Severity.WARNING,
+                    notes=(f"it draws its RPC ports from {lowest} to {highest}",),
+                    help=f"set `{_LOWEST}` and `{_HIGHEST}` to a range that no port of the plan is in",
+                )
 
 
 def _ports_are_drawn_by_nobody(topology: Topology) -> Iterable[Diagnostic]:
@@ -91,5 +117,6 @@ def _reaches_nobody(topology: Topology, role: Role, name: str, stated: Stated) -
 
 RULES = (
     Rule(code="PD422", check=_ports_are_drawn_by_nobody),
+    Rule(code="PD434", check=_mooncake_draws_elsewhere),
     Rule(code="PD423", check=_interfaces_are_named),
 )

@@ -20,6 +20,7 @@ _TIMEOUT_VARIABLES = (
 
 
 _WAITING = "SGLANG_DISAGGREGATION_WAITING_TIMEOUT"
+_DEFAULT_WAITING_S = 300  # srt/environ.py, in all releases
 
 # Variables that one role alone reads: sglang srt/disaggregation/common/conn.py, CommonKVManager, by its mode.
 _READERS: Mapping[str, RoleName] = {
@@ -85,8 +86,8 @@ def _the_router_outlasts_them(topology: Topology) -> Iterable[Diagnostic]:
         return
     for variables in process_variables(topology, topology.decode, _WAITING):
         stated = variables.get(_WAITING)
-        seconds = number(stated)
-        if stated is not None and seconds is not None and request_s < seconds:
+        seconds = _DEFAULT_WAITING_S if stated is None else number(stated)
+        if seconds is not None and request_s < seconds:
             yield at_value(
                 topology,
                 ("router", "request_timeout_s"),

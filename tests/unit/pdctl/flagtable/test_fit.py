@@ -102,3 +102,13 @@ def test_the_hint_says_what_to_write(flag: Flag, value: ArgValue, hint: str) -> 
     found = misfit(flag, value)
     assert found is not None
     assert found.help == hint
+
+
+def test_a_choice_whose_words_are_set_apart_otherwise_is_a_slip() -> None:
+    flag = Flag(name="quantization", choices=("fp8", "flashinfer_cutlass"))
+    slips = {word: misfit(flag, word) for word in ("fp-8", "flashinfer-cutlass", "w8a8")}
+    assert {word: found.is_slip for word, found in slips.items() if found is not None} == {
+        "fp-8": True,
+        "flashinfer-cutlass": True,
+        "w8a8": False,
+    }

@@ -28,6 +28,20 @@ def test_a_dense_model_with_groups_of_heads() -> None:
 
 
 @pytest.mark.parametrize(
+    ("keys", "num_tokens"),
+    [
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, 524288),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 1}}, 131072),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, 131072),
+        ({"rope_scaling": None}, 131072),
+        ({"model_max_length": 8192}, 8192),  # asked for before `max_position_embeddings`
+    ],
+)
+def test_the_longest_context_is_the_one_that_sglang_derives(keys: dict[str, Any], num_tokens: int) -> None:
+    assert facts_of_config({**LLAMA, **keys}).context_length == num_tokens
+
+
+@pytest.mark.parametrize(
     ("keys", "attention"),
     [
         ({"num_key_value_heads": 32}, "mha"),

@@ -10,6 +10,7 @@ from pdctl.compiler import Programs, compile_plan
 from pdctl.plan.argv import flags_of
 from pdctl.plan.model import ProcessSpec
 from pdctl.routers.sglang_router import PROGRAM
+from pdctl.topology.load import load_text
 from pdctl.topology.model import Breaker, HealthCheck, Queue, Retries, Router
 
 Command = Callable[..., ProcessSpec]
@@ -98,3 +99,20 @@ def test_the_key_is_read_from_the_environment_of_the_node(command: Command) -> N
     assert 'os.environ.get("ROUTER_KEY")' in spec.argv[2]
     assert "--api-key" not in spec.argv
     assert spec.env == {}
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ("retries: {initial_backoff_ms: 500, max_backoff_ms: 100}", ["error PD347"]),
+        ("retries: {initial_backoff_ms: 500, max_backoff_ms: 500}", []),
+        ("queue: {size: 5, timeout_s: 3}", ["warning PD348", "warning PD348"]),
+        ("queue: {size: 5, max_concurrent: 9}", []),
+    ],
+)
+def test_settings_that_it_refuses_or_ignores(fields: str, found: list[str]) -> None:
+    head = "schema: pdctl/v1\nname: demo\nmodel: {path: m}\nengine: {kind: sglang}\nprefill: {}\ndecode: {}\n"
+    text = f"{head}router: {{kind: sglang_router, {fields}}}\n"
+    topology = load_text(text).require()
+    rules = PROGRAM.rules()
+    assert [f"{each.severity} {each.code}" for rule in rules for each in rule.check(topology)] == found

@@ -40,7 +40,8 @@ def hints() -> Callable[[str, str], list[str | None]]:
 
     def of(lines: str, code: str) -> list[str | None]:
         missing = "".join(f"{role}: {{}}\n" for role in ("prefill", "decode") if f"{role}:" not in lines)
-        topology = load_text(HEAD + lines + missing).require()
+        head = HEAD if "engine:" not in lines else HEAD.replace("engine: {kind: reference}\n", "")
+        topology = load_text(head + lines + missing).require()
         return [each.help for each in check(topology) if each.code == code]
 
     return of

@@ -50,3 +50,23 @@ def test_bootstrap_and_http_ports_differ(found: Callable[..., list[str]]) -> Non
     assert found("prefill: {port: 9000, bootstrap_port: 9000}\n", "PD425") == [
         "error 1:39 `bootstrap_port` and `port` are both 9000"
     ]
+
+
+@pytest.mark.parametrize(
+    ("address", "is_one"),
+    [
+        ("10.0.0.1", True),
+        ("fd00::1", True),
+        ("node-1.cluster.local", True),
+        ("1node", True),
+        ("10.0.0.1:22", False),
+        ("node:22", False),
+        ("10.0.0.300", False),
+        ("10.0.0", False),
+        ("fd00::1::2", False),
+    ],
+)
+def test_addresses_are_addresses_or_names(found: Found, address: str, is_one: bool) -> None:
+    cluster = f'cluster: {{executor: ssh, nodes: [{{name: a, address: "{address}"}}]}}\n'
+    told = [f"error 1:53 `{address}` is neither an IP address nor the name of a host"]
+    assert found(cluster, "PD125") == ([] if is_one else told)

@@ -66,3 +66,46 @@ def test_the_hint_names_the_field_to_use(lines: str, hint: str) -> None:
 def test_an_unknown_engine_is_reported_by_another_rule(found: Found) -> None:
     assert found("decode: {args: {port: 1}}\n", "PD220", engine="other") == []
     assert found("decode: {args: {--a: 1}}\n", "PD221", engine="other") != []
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_told"),
+    [
+        ("prefill: {env: {HF_TOKEN: hf_x}}\n", True),
+        ("router: {env: {WANDB_API_KEY: x}}\n", True),
+        ("decode: {args: {api-key: sk-x}}\n", True),
+        ("prefill: {env: {HF_TOKEN: ''}}\n", False),
+        ("decode: {args: {max-total-tokens: 4096}}\n", False),
+        ("prefill: {env: {TOKENIZERS_PARALLELISM: 'false'}}\n", False),
+    ],
+)
+def test_secrets_stand_elsewhere(found: Found, lines: str, is_told: bool) -> None:
+    assert bool(found(lines, "PD340", engine="sglang")) == is_told
+
+
+@pytest.mark.parametrize(
+    ("value", "is_told"),
+    [
+        ("/opt/x:$LD_LIBRARY_PATH", True),
+        ("$(LWS_LEADER_ADDRESS):5000", True),
+        ("~/x", True),
+        ("/opt/x:~/lib", True),
+        ("$5", False),
+        ("a~b", False),
+        ("$${HOME}", False),  # a plain `${HOME}`, asked for
+    ],
+)
+def test_nothing_is_left_to_a_shell(found: Found, value: str, is_told: bool) -> None:
+    assert bool(found(f"prefill: {{env: {{A: '{value}'}}}}\n", "PD346")) == is_told
+
+
+def test_flags_with_a_field_or_another_place_are_sent_there(
+    hints: Callable[[str, str], list[str | None]],
+) -> None:
+    lines = "engine: {kind: sglang}\ndefaults: {args: {config: x.yaml}}\n"
+    lines += "router: {kind: sglang_router, args: {api-key: x, prometheus-port: 1}}\n"
+    assert hints(lines, "PD220") == [
+        "remove it, and write the flags of that file under `defaults.args`",
+        "remove it, and set `router.api_key_env`",
+        "remove it, and set `router.metrics_port`",
+    ]

@@ -168,3 +168,12 @@ def test_a_port_of_a_follower_is_nobody_elses(plan: Plan) -> None:
         "PD404",
         "`router-0.0` and `decode-0.1` both claim port 5565 on 10.0.0.2",
     )
+
+
+def test_instances_whose_experts_meet_over_nixl_have_a_store_each(plan: Plan) -> None:
+    args = "args: {moe-a2a-backend: nixl}"
+    made = plan(f"decode: {{instances: 2, parallel: {{tp: 2}}, {args}}}\n")
+    stores = [ports(made, f"decode-{index}.0")["tcp-store"] for index in (0, 1)]
+    assert stores == [20900, 20901]
+    told = [process.env["SGLANG_TCP_STORE_PORT"] for process in made.processes if process.role == "decode"]
+    assert told == ["20900", "20901"]

@@ -135,7 +135,7 @@ def test_staging_is_not_chosen_without_chunks(said: Said) -> None:
 
 @pytest.mark.parametrize(("version", "found"), [("0.5.17", ["error PD315"]), ("0.5.20", [])])
 def test_staging_with_context_ranks_of_prefill(said: Said, version: str, found: list[str]) -> None:
-    prefill = "{parallel: {tp: 4}, args: {enable-prefill-cp: true}}"
+    prefill = "{parallel: {tp: 4}, args: {enable-prefill-cp: true, cp-strategy: zigzag}}"
     transfer = "{backend: mooncake, staging: 'on'}"
     assert said(transfer=transfer, prefill=prefill, decode="{parallel: {tp: 2}}", version=version) == found
 

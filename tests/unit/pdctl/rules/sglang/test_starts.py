@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from pdctl.rules.flags import RULES as FLAG_RULES
+from pdctl.topology.load import load_text
+
 Said = Callable[..., list[str]]
 
 BARE = "{executor: local}"
@@ -194,3 +197,19 @@ def test_page_sizes_are_compared_once(said: Said, prefill: str, decode: str, fou
 )
 def test_heads_of_known_models(said: Said, model: str) -> None:
     assert "error PD279" in said(model=f"{{path: {model}}}", prefill="{parallel: {tp: 3}}")
+
+
+@pytest.mark.parametrize(
+    ("engine", "found"),
+    [
+        ('"0.5.23"', []),
+        ('"0.5.24.dev3"', ["warning PD237"]),
+        ("v0.5.23", ["error PD247"]),
+        ("latest", ["error PD247"]),
+        ('"0.5.23 "', ["error PD247"]),
+    ],
+)
+def test_versions_are_numbers(engine: str, found: list[str]) -> None:
+    text = "schema: pdctl/v1\nname: demo\nmodel: {path: mine}\nprefill: {}\ndecode: {}\n"
+    topology = load_text(f"{text}engine: {{kind: sglang, version: {engine}}}\n").require()
+    assert [f"{each.severity} {each.code}" for rule in FLAG_RULES for each in rule.check(topology)] == found
