@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from pdctl.models.config_json import ConfigError
 from pdctl.models.facts import ModelFacts
 from pdctl.models.resolve import facts_of, with_facts
@@ -51,8 +53,12 @@ def test_an_unknown_model_has_no_facts() -> None:
     assert facts_of(Model(path="mine"), no_file) == ModelFacts()
 
 
-def test_a_built_in_model_is_never_read_from_disk() -> None:
-    assert facts_of(Model(path="builtin:smollm2-135m-instruct"), a_broken_file) == ModelFacts()
+@pytest.mark.parametrize("served_name", [None, "Qwen/Qwen3-32B"])
+def test_a_built_in_model_is_known_by_its_own_name_and_never_read_from_disk(served_name: str | None) -> None:
+    model = Model(path="builtin:smollm2-135m-instruct", served_name=served_name)
+    facts = facts_of(model, a_broken_file)
+    assert (facts.num_heads, facts.num_kv_heads, facts.source) == (9, 3, "table")
+    assert facts_of(Model(path="builtin:nobody-knows"), a_broken_file) == ModelFacts()
 
 
 def test_a_broken_config_is_a_warning_and_stated_facts_stay() -> None:
