@@ -52,7 +52,8 @@ def _call(verb: str, names: list[str], request: dict) -> object:
     if verb == "tails":
         from .logs import tails
 
-        return tails(*_names(names, 2, 2), request.get("process_ids"), request.get("num_lines"))
+        root, deployment = _names(names, 2, 2)
+        return tails(root, deployment, request.get("process_ids"), request.get("num_lines"))
     if verb == "logs":
         from .logs import stream_logs
 
@@ -137,7 +138,8 @@ def _call_doctor(verb: str, names: list[str], request: dict) -> object:
     if verb == "survey":
         from .survey import survey
 
-        return survey(*_names(names, 1, 1), nodes)
+        (root,) = _names(names, 1, 1)
+        return survey(root, nodes)
     if verb == "dial":
         from .dial import dial_from
 

@@ -80,8 +80,8 @@ def attend(doors: list[Door]) -> dict | None:
             _serve_alone(doors)
         finally:
             os._exit(0)
-    for door in doors:
-        door.listener.close()  # ours; the attendant has its own
+    for listener in _listeners(doors).values():
+        listener.close()  # ours; the attendant has its own
     process = read_process(pid)
     return {"pid": pid, "start_ticks": process.start_ticks if process else 0}
 
@@ -103,20 +103,26 @@ def _serve_alone(doors: list[Door]) -> None:
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
     poll = select.poll()
-    by_descriptor = {door.listener.fileno(): door for door in doors}
+    listeners = _listeners(doors)
+    greetings = {listener.fileno(): door.greeting for door, listener in listeners.items()}
+    by_descriptor = {listener.fileno(): listener for listener in listeners.values()}
     for descriptor in by_descriptor:
         poll.register(descriptor, select.POLLIN)
     num_awaited = sum(door.num_visits for door in doors)
     deadline = time.monotonic() + max(door.lifetime_s for door in doors)
     while num_awaited > 0 and time.monotonic() < deadline:
         for descriptor, _ in poll.poll(1000 * max(0.0, deadline - time.monotonic())):
-            num_awaited -= _greet(by_descriptor[descriptor])
+            num_awaited -= _greet(by_descriptor[descriptor], greetings[descriptor])
 
 
-def _greet(door: Door) -> int:
+def _listeners(doors: list[Door]) -> dict[Door, Socket]:
+    return {door: door.listener for door in doors if door.listener is not None}
+
+
+def _greet(listener: Socket, words: bytes) -> int:
     """The greeting in a small packet of its own, the rest in full ones. One visit, whatever comes of it."""
     try:
-        visitor = accept(door.listener)
+        visitor = accept(listener)
     except OSError:
         return 0
     with visitor:
@@ -125,7 +131,7 @@ def _greet(door: Door) -> int:
             visitor.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             # Where full packets are lost, the kernel would go on for minutes after we have left.
             visitor.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, GIVE_UP_MS)
-            visitor.sendall(door.greeting)
+            visitor.sendall(words)
             visitor.sendall(PADDING)  # the kernel goes on sending when we have closed
         except OSError:
             pass

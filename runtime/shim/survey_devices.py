@@ -20,7 +20,7 @@ def devices() -> dict:
         calls = [_begin(_GPUS), _begin(_PROCESSES)]
     except OSError as error:
         return {"problem": "no `%s`: %s" % (SMI, error.strerror), "gpus": [], "processes": []}
-    (gpus, gpu_problem), (processes, process_problem) = [_end(call) for call in calls]
+    (gpus, gpu_problem), (processes, process_problem) = _end(calls[0], 6), _end(calls[1], 4)
     return {
         "problem": gpu_problem or process_problem,
         "gpus": [_gpu(row) for row in gpus if len(row) == 6],
@@ -34,7 +34,7 @@ def _begin(query: str) -> subprocess.Popen:
     )
 
 
-def _end(call: subprocess.Popen) -> tuple[list[list[str]], str | None]:
+def _end(call: subprocess.Popen, num_cells: int) -> tuple[list[list[str]], str | None]:
     """Rows of cells; the last cell, a name, may hold commas itself."""
     try:
         text = call.communicate(timeout=SMI_TIMEOUT_S)[0].decode("utf-8", "replace")
@@ -45,7 +45,6 @@ def _end(call: subprocess.Popen) -> tuple[list[list[str]], str | None]:
     lines = text.strip().splitlines()
     if call.returncode != 0:
         return [], "`%s` fails: %s" % (SMI, lines[0] if lines else "code %d" % call.returncode)
-    num_cells = 6 if call.args[1] == _GPUS else 4
     return [[cell.strip() for cell in line.split(",", num_cells - 1)] for line in lines], None
 
 
