@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 
 from pdctl.diagnostics import Diagnostic, Severity
 from pdctl.program import Rule
@@ -18,7 +19,7 @@ def _secrets_are_elsewhere(topology: Topology) -> Iterable[Diagnostic]:
     for path, values in passed_on(topology):
         is_flag = path[-1] == "args"
         for key, value in values.items():
-            if isinstance(value, str) and value and _names_a_secret(key):
+            if value and isinstance(value, str) and _names_a_secret(key):
                 where = "on a command line, which every user of the node can read, and " if is_flag else ""
                 yield at_value(
                     topology,
@@ -33,6 +34,7 @@ def _secrets_are_elsewhere(topology: Topology) -> Iterable[Diagnostic]:
                 )
 
 
+@cache
 def _names_a_secret(key: str) -> bool:
     name = key.lower().replace("-", "_")
     return any(name == ending or name.endswith(f"_{ending}") for ending in _ENDINGS)

@@ -19,6 +19,8 @@ _HOME = re.compile(r"(?:^|[:,=])(?P<home>~/)")
 
 def _nothing_is_left_to_a_shell(topology: Topology) -> Iterable[Diagnostic]:
     for path, text in _texts(topology):
+        if "$" not in text and "~" not in text:
+            continue
         found = _VARIABLE.search(text)
         if found is not None:
             name = found["name"] or found["command"]

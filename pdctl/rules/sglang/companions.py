@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pdctl.diagnostics import Diagnostic
 from pdctl.program import Rule
 from pdctl.rules.base import Stated, at_value, stated_arg
-from pdctl.rules.sglang.reading import switch, word
+from pdctl.rules.sglang.reading import switch
 from pdctl.topology.model import Role, Topology
 
 _POLICIES_WITH_PRIORITY = ("fcfs", "lof")
@@ -56,12 +56,13 @@ def _problems(topology: Topology, role: Role) -> Iterator[tuple[Stated, str, str
 def _of_priorities(topology: Topology, role: Role) -> Iterator[tuple[Stated, str, str]]:
     """srt/arg_groups/validation_hook.py, check_server_args."""
     by_priority = switch(topology, role, "enable-priority-scheduling")
-    policy, retraction = (_set(topology, role, flag) for flag in ("schedule-policy", "retraction-policy"))
-    if by_priority is not None and policy is not None and policy.value not in _POLICIES_WITH_PRIORITY:
+    policy = None if by_priority is None else _set(topology, role, "schedule-policy")
+    if policy is not None and policy.value not in _POLICIES_WITH_PRIORITY:
         allowed = " or ".join(f"`{each}`" for each in _POLICIES_WITH_PRIORITY)
         problem = f"priorities can't be had with `schedule-policy: {policy.value}`"
         yield policy, problem, f"set it to {allowed}"
-    if retraction is not None and word(retraction) == "priority" and by_priority is None:
+    retraction = _set(topology, role, "retraction-policy") if by_priority is None else None
+    if retraction is not None and retraction.value == "priority":
         yield retraction, "`retraction-policy: priority` needs `enable-priority-scheduling`", "set both"
 
 
