@@ -2,7 +2,7 @@
 
 `python benchmarks/transfer_raw.py [mooncake|nixl]`. The receiver is a process of its own. For each size, as
 many blocks as make 256 MB at most (and 64 blocks at most) go out in one send, or in one bare batch; ways take
-turns, and the median of the ratios counts.
+turns, and the median of the ratios counts. Prints tables in Markdown.
 """
 
 from __future__ import annotations
@@ -115,13 +115,13 @@ def main(name: str) -> None:
         if name == "mooncake"
         else bare_nixl(backend, memory, int(address), opened)
     )
-    print(f"{name}: block, blocks, bare MB/s, ours MB/s, ratio")
+    print(f"\n{name}:\n\n| block | blocks | bare MB/s | ours MB/s | ratio |\n|---|---|---|---|---|")
     for size in SIZES:
         writes = [Write(n * size, n * size, size) for n in range(min(64, REGION_BYTES // size))]
         rounds = [(measure(bare, writes), measure(ours, writes)) for _ in range(NUM_ROUNDS)]
         ratio = statistics.median(two / one for one, two in rounds)
         one, two = (statistics.median(column) for column in zip(*rounds, strict=True))
-        print(f"{size:>10} {len(writes):>3} {one:>8.0f} {two:>8.0f} {ratio:.2f}")
+        print(f"| {size >> 10:,} KiB | {len(writes)} | {one:,.0f} | {two:,.0f} | {ratio:.2f} |", flush=True)
     backend.close()
     peer.communicate()
 

@@ -82,5 +82,7 @@ def test_all_slots_are_copied_unless_a_number_is_given():
 
 def test_a_block_of_the_wrong_size_is_a_bug():
     pool = _pool(torch.float16, 4, 2)
-    with pytest.raises(RuntimeError):
-        gather_heads(pool.tensor, [0], range(2), torch.empty(100, dtype=torch.uint8))
+    size = block_bytes(pool.layout, num_heads=2, num_tokens=4)
+    for wrong in (100, size // 2, 2 * size):
+        with pytest.raises(ValueError, match="size"):
+            gather_heads(pool.tensor, [0], range(2), torch.empty(wrong, dtype=torch.uint8))
