@@ -8,7 +8,7 @@ import typer
 
 from pdctl.cli import exits
 from pdctl.cli.completion import complete_topologies
-from pdctl.cli.options import AsJson, Profile, Sets, new_app, verb
+from pdctl.cli.options import AsJson, Profile, Rehearsal, Sets, new_app, verb
 from pdctl.cli.output import Output, output_of
 from pdctl.cli.usage import UsageFault
 from pdctl.doctor.model import DoctorReport
@@ -29,6 +29,7 @@ def doctor(
     ],
     sets: Sets = None,
     profile: Profile = None,
+    engine: Rehearsal = None,
     as_json: AsJson = False,
 ) -> None:
     """Look whether the nodes can run a topology.
@@ -38,19 +39,23 @@ def doctor(
     from pdctl.views.doctor import doctor_lines, doctor_value
 
     with output_of(ctx, as_json=as_json) as output:
-        report = _report(output, target, sets, profile)
+        report = _report(output, target, sets, profile, engine)
         output.show(doctor_value(report), doctor_lines(report, output.out))
         if report.has_errors:
             raise typer.Exit(exits.ERROR)
 
 
-def _report(output: Output, target: str, sets: list[str] | None, profile: str | None) -> DoctorReport:
+def _report(
+    output: Output, target: str, sets: list[str] | None, profile: str | None, engine: str | None
+) -> DoctorReport:
     from pdctl.cli.planning import looks_like_file, plan_of
     from pdctl.lifecycle.doctor import doctor as look
     from pdctl.lifecycle.doctor import doctor_of_deployment
 
     if looks_like_file(target):
-        return look(plan_of(output, target, sets, profile))
-    if sets or profile:
-        raise UsageFault("`--set` and `--profile` overlay a file", hint="name the topology instead")
+        return look(plan_of(output, target, sets, profile, engine))
+    if sets or profile or engine:
+        raise UsageFault(
+            "`--set`, `--profile` and `--engine` overlay a file", hint="name the topology instead"
+        )
     return doctor_of_deployment(target)

@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pdctl.plan.argv import flags_of
+from pdctl.plan.consistency import VISIBLE_DEVICES
 from pdctl.plan.model import LaunchPlan, PortClaim, ProcessSpec, RoleKind
 from pdctl.topology.model import BUILTIN_PREFIX
 
+_REFERENCE_ENGINE = "runtime.engine"
 # What a module imports at its start and a light installation may lack.
 NEEDED_PACKAGES: Mapping[str, tuple[str, ...]] = {
-    "runtime.engine": ("runtime", "torch", "tokenizers"),
+    _REFERENCE_ENGINE: ("runtime", "torch", "tokenizers"),
     "runtime.router": ("runtime", "uvicorn", "msgpack"),
 }
 RDMA_BACKENDS = ("mooncake", "mori")  # over TCP only when they are told so
@@ -69,7 +71,7 @@ def _node_needs(name: str, address: str, processes: Sequence[ProcessSpec]) -> No
         address=address,
         programs=_programs(processes),
         ports=tuple(PortNeed(process=each, claim=claim) for each in processes for claim in each.ports),
-        device_indices=tuple(sorted({index for each in engines for index in each.device_indices})),
+        device_indices=tuple(sorted({index for each in engines for index in _devices_seen(each)})),
         is_nvidia=not any("ASCEND_RT_VISIBLE_DEVICES" in each.env for each in engines),
         rdma_devices=tuple(dict.fromkeys(device for each in engines for device in _rdma_devices(each))),
         has_rdma=any(_has_rdma(each) for each in engines),
@@ -111,6 +113,11 @@ def _is_search_path(name: str) -> bool:
     return name.startswith("PYTHON") or name in _SEARCH_PATHS
 
 
+def _devices_seen(process: ProcessSpec) -> tuple[int, ...]:
+    """Of accelerators. A rehearsal on CPUs is placed by them too, but shows its processes none."""
+    return process.device_indices if any(name in process.env for name in VISIBLE_DEVICES) else ()
+
+
 def _rdma_devices(process: ProcessSpec) -> tuple[str, ...]:
     """Of `--disaggregation-ib-device`: a list, or a map by accelerator."""
     (value, *_others) = flags_of(process.argv).get("disaggregation-ib-device", ("",))
@@ -122,6 +129,8 @@ def _rdma_devices(process: ProcessSpec) -> tuple[str, ...]:
 def _has_rdma(process: ProcessSpec) -> bool:
     if _rdma_devices(process):
         return True
+    if _REFERENCE_ENGINE in process.argv:  # goes over sockets unless devices are named
+        return False
     backends = flags_of(process.argv).get("disaggregation-transfer-backend", ())
     return any(each in RDMA_BACKENDS for each in backends) and not any(key in process.env for key in _NO_RDMA)
 

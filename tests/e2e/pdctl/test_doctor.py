@@ -40,4 +40,4 @@ def test_errors_end_with_1_and_are_told_with_a_hint(bench):
 def test_a_name_takes_no_overlays(bench):
     ran = bench.pdctl("doctor", "bench", "--set", "decode.instances=2")
     assert ran.code == 1
-    assert "`--set` and `--profile` overlay a file" in ran.err
+    assert "`--set`, `--profile` and `--engine` overlay a file" in ran.err

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pdctl.doctor.needs import ProgramNeed, needs_of, packages_of
+from pdctl.lifecycle.planning import TopologySource, plan_file
 from pdctl.topology.model import IbDevices, Model, Settings
 
 
@@ -79,3 +82,10 @@ def _with_model(plan, path):
 )
 def test_packages_are_those_that_python_must_find_first(argv, packages):
     assert packages_of(argv) == packages
+
+
+def test_a_rehearsal_needs_no_accelerators_and_no_rdma():
+    """Its processes are placed by devices that they don't see."""
+    file = str(Path(__file__).parents[4] / "topologies" / "hetero_tp4_dp4.yaml")
+    planned = plan_file(TopologySource(path=file, is_rehearsal=True))
+    assert [(each.device_indices, each.has_rdma) for each in needs_of(planned.plan)] == [((), False)] * 2
