@@ -169,4 +169,5 @@ def test_every_change_leaves_a_line_in_the_audit_log(bench):
     lines = (bench.folder / "state/deployments/bench/audit.jsonl").read_text().splitlines()
     entries = [json.loads(line) for line in lines]
     assert [(entry["verb"], entry["outcome"]) for entry in entries] == [("up", "done"), ("down", "done")]
-    assert entries[0]["detail"] == "create prefill-0.0, create decode-0.0, create router-0.0"
+    assert entries[0]["changes"] == ["create prefill-0.0,decode-0.0,router-0.0"]
+    assert entries[0]["detail"] is None
