@@ -173,9 +173,11 @@ class Host:
         self.console("nft", "-f", "-", stdin="\n".join(lines))
 
     def _signal_sshd(self, number: signal.Signals, *, sessions: bool) -> None:
-        listener = int(self.path("/run/sshd.pid").read_text())
-        pids = self.console("pgrep", "-x", "sshd").split() if sessions else [str(listener)]
-        self.console("kill", f"-{number.name[3:]}", *pids)
+        word = f"-{number.name[3:]}"
+        if sessions:  # some of which may end just now
+            self.console("pkill", word, "-x", "sshd")
+        else:
+            self.console("kill", word, self.path("/run/sshd.pid").read_text().strip())
 
     def _has_banner(self) -> bool:
         assert self._power is None or self._power.poll() is None, (self.folder / "boot.log").read_text()
