@@ -51,7 +51,9 @@ class Exchange:
             answer = _failure("connection refused")
         except HttpError as error:
             answer = _failure(str(error))
-        except (OSError, ValueError) as error:
+        except OSError as error:
+            answer = _failure(error.strerror or str(error))
+        except ValueError as error:
             answer = _failure(str(error))
         self._answer = dict(answer, elapsed_s=time.monotonic() - self._started)
 

@@ -90,10 +90,14 @@ def test_probes_that_reach_nothing_say_why(node):
 
 
 def test_a_server_that_speaks_another_protocol_is_told(node):
+    held = []
+
+    def greet(server: socket.socket) -> None:
+        held.append(server.accept()[0])  # open, or what it said would be lost with an unread request
+        held[0].sendall(b"SSH-2.0-OpenSSH\r\n")
+
     with socket.create_server(("127.0.0.1", 0)) as server:
-        threading.Thread(
-            target=lambda: server.accept()[0].sendall(b"SSH-2.0-OpenSSH\r\n"), daemon=True
-        ).start()
+        threading.Thread(target=greet, args=(server,), daemon=True).start()
         (answer,) = _probe(node, {"url": f"http://127.0.0.1:{server.getsockname()[1]}/", "timeout_s": 2})
     assert answer["status"] is None
     assert answer["error"].startswith(("not an HTTP answer", "no answer"))
