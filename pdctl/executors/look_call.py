@@ -104,7 +104,8 @@ def merged(
             tails |= seen.tails
     state = ObservedState(
         deployment=query.deployment,
-        processes=tuple(sorted(processes, key=lambda process: process.id)),
+        # A process that has moved may have ended on one node and live on another: the living one counts.
+        processes=tuple(sorted(processes, key=lambda process: (process.id, process.phase.is_alive))),
         unreachable=tuple(unreachable),
     )
     return Sight(state=state, answers=tuple(by_index[index] for index in range(len(by_index))), tails=tails)

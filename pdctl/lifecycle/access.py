@@ -60,13 +60,47 @@ def deployments() -> tuple[str, ...]:
 
 
 def open_deployment(name: str) -> Deployment:
-    """Reach a deployment by name. A lost or damaged record costs nothing: the nodes hold the plan too."""
+    """Reach a deployment by name. A lost or damaged record costs nothing, and one that another operator has
+    overtaken is mended: what is in force lies on the nodes.
+    """
     if not is_deployment_name(name):
         raise _unknown(name)
     record = records().load(name)
     recorded = _plan_from(None if record is None else record.plan)
     executor = executor_for(Cluster() if recorded is None else cluster_of(recorded))
-    return Deployment(name=name, executor=executor, plan=recorded or _plan_from(executor.kept_plan(name)))
+    kept = plan_on_nodes(name, executor)
+    if kept is None or recorded is None or kept.digest == recorded.digest:
+        return Deployment(name=name, executor=executor, plan=recorded or kept)
+    in_force = reached_as(kept, recorded)
+    records().save(DeploymentRecord(name=name, plan=_plan_bytes(in_force)))
+    return Deployment(name=name, executor=executor_for(cluster_of(in_force)), plan=in_force)
+
+
+def plan_on_nodes(name: str, executor: Executor) -> LaunchPlan | None:
+    """What is kept there; None also where none of those nodes can be reached."""
+    try:
+        return _plan_from(executor.kept_plan(name))
+    except DiagnosticError:
+        return None
+
+
+def with_left_nodes(plan: LaunchPlan, executor: Executor) -> tuple[Executor, LaunchPlan | None]:
+    """An executor that also reaches nodes which the plan in force has and `plan` no longer has.
+
+    With the plan in force of just those nodes; None where there are none. A machine that stands for all nodes
+    is never left.
+    """
+    record = records().load(plan.name) if plan.name in records().names() else None
+    in_force = plan_on_nodes(plan.name, executor) or _plan_from(None if record is None else record.plan)
+    if in_force is None or in_force.executor != plan.executor or plan.executor == "local":
+        return executor, None
+    reached = reached_as(in_force, plan)
+    names = {node.name for node in plan.nodes}
+    left = tuple(node for node in reached.nodes if node.name not in names)
+    if not left:
+        return executor, None
+    both = replace(plan, nodes=(*plan.nodes, *left))
+    return executor_for(cluster_of(both)), replace(reached, nodes=left)
 
 
 def cluster_of(plan: LaunchPlan) -> Cluster:
@@ -89,8 +123,7 @@ def introduce(plan: LaunchPlan) -> None:
         return
     reachable = reached_as(in_force, plan)
     if record is None or reachable != in_force:
-        content = json.dumps(plan_to_json(reachable), indent=1).encode()
-        store.save(DeploymentRecord(name=plan.name, plan=content))
+        store.save(DeploymentRecord(name=plan.name, plan=_plan_bytes(reachable)))
 
 
 def _plan_on_nodes(plan: LaunchPlan) -> LaunchPlan | None:
@@ -109,6 +142,10 @@ def reached_as(in_force: LaunchPlan, plan: LaunchPlan) -> LaunchPlan:
     logins = {node.name: node.ssh for node in plan.nodes}
     nodes = tuple(replace(node, ssh=logins.get(node.name, node.ssh)) for node in in_force.nodes)
     return replace(in_force, ssh=plan.ssh, nodes=nodes)
+
+
+def _plan_bytes(plan: LaunchPlan) -> bytes:
+    return json.dumps(plan_to_json(plan), indent=1).encode()
 
 
 def _unknown(name: str) -> DiagnosticError:

@@ -20,7 +20,7 @@ from pdctl.executors.base import Executor
 from pdctl.executors.link import UNABLE_CODES, unreachable_nodes
 from pdctl.executors.shell import UNREACHABLE_CODES
 from pdctl.hostlist import fold
-from pdctl.lifecycle.access import open_deployment, records
+from pdctl.lifecycle.access import cluster_of, executor_for, open_deployment, records, with_left_nodes
 from pdctl.lifecycle.audit import audited
 from pdctl.lifecycle.doctor import look_before
 from pdctl.lifecycle.interrupt import interruptible
@@ -54,8 +54,15 @@ class UpOutcome:
 
 
 def up(planned: Planned, sink: EventSink, options: UpOptions) -> UpOutcome:
-    """Start, replace and stop what must be, wait until all serves, and prove it with one generation."""
-    return _make_true(planned.plan, planned.executor, sink, options, verb="up")
+    """Start, replace and stop what must be, wait until all serves, and prove it with one generation.
+
+    Nodes that the plan in force has and the topology no longer has are seen to as well, or nothing is done.
+    """
+    executor, left = with_left_nodes(planned.plan, planned.executor)
+    outcome = _make_true(planned.plan, executor, sink, options, verb="up", left=left)
+    if left is not None:
+        executor_for(cluster_of(left)).forget(left.name)
+    return outcome
 
 
 def restart(name: str, ids: tuple[str, ...], sink: EventSink, options: UpOptions) -> UpOutcome:
@@ -74,6 +81,7 @@ def _make_true(
     *,
     verb: str,
     restart_ids: Collection[str] = (),
+    left: LaunchPlan | None = None,
 ) -> UpOutcome:
     clock = SystemClock()
     began = clock.now()
@@ -86,6 +94,8 @@ def _make_true(
         _refuse_unfinished(plan)
         observed = settled(plan.name, executor)
         _refuse_unreachable(plan, observed)
+        if left is not None:
+            _refuse_unreachable(left, observed, is_left=True)
         changes = reconcile(plan, observed, restart=restart_ids)
         notes.intend(changes)
         if options.doctor:
@@ -140,11 +150,12 @@ def _locked(plan: LaunchPlan, verb: str, executor: Executor, sink: EventSink) ->
         yield
 
 
-def _refuse_unreachable(plan: LaunchPlan, observed: ObservedState) -> None:
+def _refuse_unreachable(plan: LaunchPlan, observed: ObservedState, *, is_left: bool = False) -> None:
     names = {node.name for node in plan.nodes}
     needed = [node for node in observed.unreachable if node.name in names]
+    left = ("the topology no longer has it, but what runs there must be stopped",) if is_left else ()
     if needed:
-        raise unreachable_nodes(needed, notes=("nothing was started or stopped",))
+        raise unreachable_nodes(needed, notes=(*left, "nothing was started or stopped"))
 
 
 def _refuse_unfinished(plan: LaunchPlan) -> None:

@@ -58,6 +58,39 @@ def test_a_deployment_is_found_by_name_and_by_file_and_by_another_operator(opera
     assert all(host.try_console("pgrep", "-f", "dummy_engine").returncode == 1 for host in hosts)
 
 
+def _pids(who) -> dict[str, int]:
+    (deployment,) = json.loads(who.pdctl("status", "far", "--json"))["deployments"]
+    return {process["id"]: process["pid"] for process in deployment["processes"]}
+
+
+def test_a_record_that_another_operator_overtook_is_mended_and_a_host_that_was_left_is_seen_to(
+    operator, topology, hosts
+):
+    """Ada moves decode from n2 to n3 while Bob still has the first plan on record."""
+    ada, bob = operator("ada"), operator("bob")
+    ada.pdctl("up", topology)
+    bob.pdctl("status", topology)
+    moved = topology.with_name("moved.yaml")
+    moved.write_text(
+        topology.read_text()
+        .replace('"n[1-3]"', '"n[1,3]"')
+        .replace("decode: {on: [n2]}", "decode: {on: [n3]}")
+    )
+    hosts["n2"].refuse(22)
+    told = ada.pdctl("up", moved, code=1)
+    assert "error[PD516]: n2 can't be reached" in told
+    assert "no longer has it, but what runs there must be stopped" in told
+    hosts["n2"].heal()
+    ada.pdctl("up", moved)
+    assert hosts["n2"].try_console("pgrep", "-f", "dummy_engine").returncode == 1
+    assert not hosts["n2"].path("/root/.local/state/pdctl").exists()
+    assert bob.states("far") == dict.fromkeys(("prefill-0.0", "decode-0.0", "router-0.0"), "ready")
+    before, after = _pids(bob), (bob.pdctl("restart", "far/decode-0"), _pids(bob))[1]
+    assert {name for name, pid in after.items() if pid != before[name]} == {"decode-0.0"}
+    bob.pdctl("down", "far")
+    assert all(host.try_console("pgrep", "-f", "dummy_engine").returncode == 1 for host in hosts)
+
+
 def test_hosts_that_cannot_be_reached_are_told_together_before_anything_starts(operator, topology, hosts):
     for name in ("n2", "n3"):
         hosts[name].refuse(22)
