@@ -46,36 +46,39 @@ def _compare(device: torch.device, shape_number: int) -> None:
 
     dtype, num_heads, head_dim, page_size, slice_heads, num_tokens = SHAPES[shape_number]
     layout = _layout(dtype, num_heads, head_dim, page_size)
-    pool, ours, theirs = (KVPool(layout, device=device, dtype=dtype) for _ in range(3))
-    pool.as_bytes().random_(0, 256)
+    here = torch.device("cpu")  # where torch's own copies work
+    theirs, ours = KVPool(layout, device=here, dtype=dtype), KVPool(layout, device=device, dtype=dtype)
+    theirs.as_bytes().random_(0, 256)
+    ours.as_bytes().copy_(theirs.as_bytes())
+    copier = HeadCopier(ours.tensor, layout)
     pages = random.Random(shape_number).sample(range(NUM_PAGES), -(-num_tokens // page_size))
     heads = range(num_heads - slice_heads, num_heads)
     size = block_bytes(layout, num_heads=slice_heads, num_tokens=num_tokens)
 
-    block, wanted = (torch.zeros(size, dtype=torch.uint8, device=device) for _ in range(2))
-    copier = HeadCopier(pool.tensor, layout)
+    block, wanted = torch.zeros(size, dtype=torch.uint8, device=device), torch.zeros(size, dtype=torch.uint8)
     copier.gather(copier.page_list(pages), heads, block, num_tokens=num_tokens)
-    gather_heads(pool.tensor, pages, heads, wanted, num_tokens=num_tokens)
-    assert torch.equal(block, wanted)
+    gather_heads(theirs.tensor, pages, heads, wanted, num_tokens=num_tokens)
+    assert torch.equal(block.cpu(), wanted)
 
-    copier = HeadCopier(ours.tensor, layout)
     for each in (ours, theirs):
         each.as_bytes().fill_(7)
     copier.scatter(block, copier.page_list(pages), heads, num_tokens=num_tokens)
-    scatter_heads(block, theirs.tensor, pages, heads, num_tokens=num_tokens)
-    assert torch.equal(ours.as_bytes(), theirs.as_bytes())
+    scatter_heads(wanted, theirs.tensor, pages, heads, num_tokens=num_tokens)
+    assert torch.equal(ours.as_bytes().cpu(), theirs.as_bytes())
 
-    num_senders = num_heads // slice_heads
-    aligned = -(-size // 16) * 16
-    blocks = torch.randint(0, 256, (num_senders * aligned,), dtype=torch.uint8, device=device)
-    parts = [blocks[number * aligned :][:size] for number in range(num_senders)]
+    num_senders, aligned = num_heads // slice_heads, -(-size // 16) * 16
+    blocks = torch.randint(0, 256, (num_senders * aligned,), dtype=torch.uint8)
+    blocks_there = blocks.to(device)
     if num_senders > 1:
-        addresses = copier.address_list(parts)
+        addresses = copier.address_list(
+            [blocks_there[each * aligned :][:size] for each in range(num_senders)]
+        )
         copier.scatter_all(addresses, copier.page_list(pages), range(slice_heads), num_tokens=num_tokens)
-        for number, part in enumerate(parts):
+        for number in range(num_senders):
             own = range(number * slice_heads, (number + 1) * slice_heads)
+            part = blocks[number * aligned :][:size]
             scatter_heads(part, theirs.tensor, pages, own, num_tokens=num_tokens)
-        assert torch.equal(ours.as_bytes(), theirs.as_bytes())
+        assert torch.equal(ours.as_bytes().cpu(), theirs.as_bytes())
 
 
 def test_in_the_interpreter_the_kernel_copies_what_torch_copies():
