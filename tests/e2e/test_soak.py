@@ -84,7 +84,7 @@ def _soak(pair: Pair, prompts: Prompts, *, num_requests: int) -> None:
     outcomes = asyncio.run(Soak(pair, prompts, rooms, seed=2).run(num_requests))
     _wait_until(lambda: _is_empty(pair))
     _wait_until(lambda: _has_no_more(_usage(pair), before))
-    assert outcomes["answered"] > num_requests // 2
+    assert outcomes["answered"] > num_requests // 3  # how many are given up in time depends on the machine
     assert outcomes["given up"] > num_requests // 10
 
 

@@ -15,6 +15,7 @@ from runtime.transfer.base import Completion
 
 HEARTBEAT_INTERVAL_S = 5.0  # a rank that hangs is noticed after three
 LINK_TIMEOUT_S = 60.0
+LOSS_GRACE_S = 0.5  # between a lost link and what is made of it
 
 OnLost = Callable[[str], object]
 """Told, on any thread, why this engine cannot go on: one of its ranks is gone."""
@@ -114,7 +115,14 @@ class LeaderLinks:
     def on_down(self, link_id: int, reason: str) -> None:
         rank = self._rank_of.pop(link_id, None)
         if rank is not None and not self._is_closing:
-            self._on_lost(f"lost rank {rank}: {reason}")
+            # Of a rank of this node its end tells more, and comes at about the same time.
+            timer = threading.Timer(LOSS_GRACE_S, self._tell_lost, (f"lost rank {rank}: {reason}",))
+            timer.daemon = True
+            timer.start()
+
+    def _tell_lost(self, what: str) -> None:
+        if not self._is_closing:
+            self._on_lost(what)
 
 
 class WorkerLink:
