@@ -84,7 +84,7 @@ def _soak(pair: Pair, prompts: Prompts, *, num_requests: int) -> None:
     outcomes = asyncio.run(Soak(pair, prompts, rooms, seed=2).run(num_requests))
     _wait_until(lambda: _is_empty(pair))
     _wait_until(lambda: _has_no_more(_usage(pair), before))
-    assert outcomes["answered"] > num_requests // 3  # how many are given up in time depends on the machine
+    assert outcomes["answered"] > num_requests // 2
     assert outcomes["given up"] > num_requests // 10
 
 
@@ -109,13 +109,17 @@ class Soak:
         self._outcomes: collections.Counter[str] = collections.Counter()
 
     async def run(self, num_requests: int) -> collections.Counter[str]:
-        gate = asyncio.Semaphore(_NUM_AT_ONCE)
-        await asyncio.gather(*(self._one(gate) for _ in range(num_requests)))
+        """Fates are drawn before anything runs: drawn in between, their mix would depend on the machine."""
+        gate, prompts = asyncio.Semaphore(_NUM_AT_ONCE), [*self._prompts]
+        draw = self._chance
+        drawn = [
+            (draw.choice(prompts), draw.choice(_FATES), draw.uniform(0, 0.1)) for _ in range(num_requests)
+        ]
+        await asyncio.gather(*(self._one(gate, *each) for each in drawn))
         return self._outcomes
 
-    async def _one(self, gate: asyncio.Semaphore) -> None:
+    async def _one(self, gate: asyncio.Semaphore, prompt: tuple[int, ...], fate: str, pause_s: float) -> None:
         async with gate:
-            prompt, fate = self._chance.choice([*self._prompts]), self._chance.choice(_FATES)
             room = next(self._rooms)
             body = _body(prompt) | {
                 "rid": f"soak-{room}",
@@ -126,7 +130,7 @@ class Soak:
             engines = (self._pair.prefill, self._pair.decode)
             halves = [asyncio.create_task(_post(engine, "/generate", body)) for engine in engines]
             if fate != "ends":
-                await asyncio.sleep(self._chance.uniform(0, 0.1))
+                await asyncio.sleep(pause_s)
                 await self._give_up(fate, halves, body["rid"])
             ends = await asyncio.gather(*halves, return_exceptions=True)
             self._judge(prompt, fate, ends)
