@@ -43,7 +43,6 @@ class ReferenceEngine:
             "nnodes",
             "node-rank",
             "dist-init-addr",
-            "tp-rank",
         }
     )
     requests_metric = "sglang:num_requests_total"

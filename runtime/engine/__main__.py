@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING
 from runtime.engine.ranks.processes import (
     Node,
     end_process,
-    live_no_longer_than_the_parent,
     start_others,
     stop_after_the_leader,
 )
@@ -24,27 +24,23 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Become the leader of an engine, or another rank of it. Gives the exit code."""
-    argv = sys.argv[1:] if argv is None else argv
+    """Become the leader of an engine, or the first rank of a further node. Gives the exit code."""
     settings = parse_settings(argv)
     _log_to_stderr(settings.log_level)
-    if settings.tp_rank is not None:
-        live_no_longer_than_the_parent()
-        return _run_rank(settings)
     try:
-        return _lead(settings, argv) if settings.node_rank == 0 else _follow(settings, argv)
+        return _lead(settings) if settings.node_rank == 0 else _follow(settings)
     except ListenError as fault:
         sys.stderr.write(f"error: {fault}\n")
         return 1
 
 
-def _lead(settings: EngineSettings, argv: Sequence[str]) -> int:
+def _lead(settings: EngineSettings) -> int:
     """Take the port, then load and serve."""
     listener = listen_on(settings.host, settings.port)
     settings = replace(settings, port=listener.getsockname()[1])
     node: Node | None = None
     if settings.tp_size > 1:
-        node = start_others(settings, argv, on_lost=end_process)
+        node = _start_others(settings, own_sockets=(listener,))
         settings = node.settings
     # Slow to import, so only now: a taken port is told at once.
     from runtime.engine.server.lifecycle import serve
@@ -57,19 +53,22 @@ def _lead(settings: EngineSettings, argv: Sequence[str]) -> int:
     return serve(settings, listener, load)
 
 
-def _follow(settings: EngineSettings, argv: Sequence[str]) -> int:
+def _follow(settings: EngineSettings) -> int:
     """Be the first rank of a further node, which has no port of its own."""
     stop_after_the_leader()
-    node = start_others(settings, argv, on_lost=end_process)
-    exit_code = _run_rank(node.settings, node)
+    node = _start_others(settings)
+    from runtime.engine.ranks.worker import run_rank
+
+    exit_code = run_rank(node.settings, on_stop=node.others.expect_ends)
     node.others.close()
     return exit_code
 
 
-def _run_rank(settings: EngineSettings, node: Node | None = None) -> int:
+def _start_others(settings: EngineSettings, own_sockets: Sequence[socket.socket] = ()) -> Node:
+    """Fork them with everything imported that a rank needs."""
     from runtime.engine.ranks.worker import run_rank
 
-    return run_rank(settings, on_stop=(lambda: None) if node is None else node.others.expect_ends)
+    return start_others(settings, rank_main=run_rank, on_lost=end_process, own_sockets=own_sockets)
 
 
 def _log_to_stderr(level: str) -> None:

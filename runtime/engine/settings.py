@@ -58,7 +58,7 @@ class EngineSettings:
     nnodes: int
     node_rank: int
     dist_init_addr: str | None  # HOST:PORT where ranks meet; None: a port of the leader's choice
-    tp_rank: int | None  # None: the first rank of this node, which starts the others
+    tp_rank: int | None = None  # None: the first rank of this node, which starts the others
 
     @property
     def num_local_ranks(self) -> int:
@@ -152,8 +152,6 @@ def _add_parallel_flags(parser: argparse.ArgumentParser) -> None:
     add("--nnodes", type=_positive, default=1, help="nodes that the ranks are spread over")
     add("--node-rank", type=int, default=0)
     add("--dist-init-addr", type=_address, metavar="HOST:PORT", help="where ranks of several nodes meet")
-    # Set by the engine for the ranks that it starts.
-    add("--tp-rank", type=int, help=argparse.SUPPRESS)
 
 
 def _parallel_fault(

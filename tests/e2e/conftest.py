@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,12 +46,77 @@ def masked() -> Callable[[str], list[str]]:
     return mask
 
 
+class ForkedProcess:
+    """A child of `engine_forks.py`, with the methods of a `Popen` that tests use."""
+
+    def __init__(self, pid: int, args: list[str], log_path: Path, ended: Future[int]) -> None:
+        self.pid = pid
+        self.args = args
+        self.log_path = log_path
+        self._ended = ended
+
+    def poll(self) -> int | None:
+        return self._ended.result() if self._ended.done() else None
+
+    def wait(self, timeout: float | None = None) -> int:
+        return self._ended.result(timeout)
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if not self._ended.done():
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class EngineForks:
+    """`engine_forks.py` as its caller sees it: engines are processes of their own, imports are paid once."""
+
+    def __init__(self) -> None:
+        script = Path(__file__).with_name("engine_forks.py")
+        self._server = subprocess.Popen(
+            [sys.executable, str(script)], env=_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self._pids: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._ended: dict[int, Future[int]] = {}
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def start(self, *argv: str, log_path: Path) -> ForkedProcess:
+        assert self._server.stdin is not None
+        log_path.touch()
+        args = ["--num-threads", "1", *argv]
+        self._server.stdin.write(json.dumps({"argv": args, "log": str(log_path)}).encode() + b"\n")
+        self._server.stdin.flush()
+        pid = self._pids.get(timeout=_START_DEADLINE_S)
+        return ForkedProcess(pid, args, log_path, self._ended[pid])
+
+    def close(self) -> None:
+        assert self._server.stdin is not None
+        self._server.stdin.close()
+        self._server.wait()
+        self._reader.join()
+
+    def _read(self) -> None:
+        assert self._server.stdout is not None
+        with self._server.stdout as lines:
+            for line in lines:
+                match json.loads(line):
+                    case {"started": pid}:
+                        self._ended[pid] = Future()
+                        self._pids.put(pid)
+                    case {"ended": pid, "exit_code": exit_code}:
+                        self._ended.pop(pid).set_result(exit_code)
+
+
 @dataclass(frozen=True)
 class EngineProcess:
     """A started engine; `log` is what it has written so far."""
 
-    process: subprocess.Popen[bytes]
-    log_path: Path
+    process: ForkedProcess
     port: int
 
     @property
@@ -57,13 +125,19 @@ class EngineProcess:
 
     @property
     def log(self) -> str:
-        return self.log_path.read_text(errors="replace")
+        return self.process.log_path.read_text(errors="replace")
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
     def wait(self, timeout_s: float) -> int:
         return self.process.wait(timeout_s)
+
+
+@dataclass(frozen=True)
+class EndedEngine:
+    returncode: int
+    stderr: str
 
 
 @pytest.fixture(scope="session")
@@ -96,20 +170,25 @@ def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def start_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., EngineProcess]]:
+def engine_forks() -> Iterator[EngineForks]:
+    forks = EngineForks()
+    yield forks
+    forks.close()
+
+
+@pytest.fixture(scope="session")
+def start_engine(engine_forks: EngineForks, spawn_engine) -> Iterator[Callable[..., EngineProcess]]:
     """`start_engine(*argv)` gives a ready engine on a free port; all are ended with the session."""
-    started: list[subprocess.Popen[bytes]] = []
+    started: list[ForkedProcess] = []
 
     def start(*argv: str) -> EngineProcess:
-        log_path = tmp_path_factory.mktemp("engine") / "output.log"
-        process = _spawn(*argv, log_path=log_path)
+        process = spawn_engine(*argv)
         started.append(process)
-        return EngineProcess(process, log_path, _wait_until_ready(process, log_path))
+        return EngineProcess(process, _wait_until_ready(process))
 
     yield start
     for process in started:
         process.kill()
-        process.wait()
 
 
 @pytest.fixture(scope="session")
@@ -127,35 +206,28 @@ def http(tiny_engine: EngineProcess) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture(scope="session")
-def spawn_engine() -> Callable[..., subprocess.Popen[bytes]]:
-    """`spawn_engine(*argv, log_path=...)` does not wait; the test ends the process."""
-    return _spawn
+def spawn_engine(
+    engine_forks: EngineForks, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., ForkedProcess]:
+    """`spawn_engine(*argv)` does not wait; the test ends the process."""
+
+    def spawn(*argv: str) -> ForkedProcess:
+        return engine_forks.start(
+            "--port", "0", *argv, log_path=tmp_path_factory.mktemp("engine") / "output.log"
+        )
+
+    return spawn
 
 
 @pytest.fixture(scope="session")
-def run_engine_to_end() -> Callable[..., subprocess.CompletedProcess[str]]:
+def run_engine_to_end(spawn_engine) -> Callable[..., EndedEngine]:
     """`run_engine_to_end(*argv)` for an engine that ends by itself."""
 
-    def run(*argv: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            _command(*argv),
-            env=_environment(),
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
+    def run(*argv: str, timeout_s: float = 60.0) -> EndedEngine:
+        process = spawn_engine(*argv)
+        return EndedEngine(process.wait(timeout_s), process.log_path.read_text())
 
     return run
-
-
-def _spawn(*argv: str, log_path: Path) -> subprocess.Popen[bytes]:
-    with log_path.open("wb") as log:
-        return subprocess.Popen(_command("--port", "0", *argv), env=_environment(), stdout=log, stderr=log)
-
-
-def _command(*argv: str) -> list[str]:
-    return [sys.executable, "-m", "runtime.engine", "--num-threads", "1", *argv]
 
 
 def _environment() -> dict[str, str]:
@@ -163,17 +235,17 @@ def _environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], log_path: Path) -> int:
+def _wait_until_ready(process: ForkedProcess) -> int:
     """The port in the engine's `ready:` line."""
     ends = time.monotonic() + _START_DEADLINE_S
     while time.monotonic() < ends:
-        log = log_path.read_text(errors="replace")
+        log = process.log_path.read_text(errors="replace")
         for line in log.splitlines():
             if line.startswith("ready: "):
                 return int(line.split()[2].rpartition(":")[2])
-        assert process.poll() is None, f"the engine ended with {process.returncode}:\n{log}"
+        assert process.poll() is None, f"the engine ended with {process.poll()}:\n{log}"
         time.sleep(0.05)
-    pytest.fail(f"the engine was not ready within {_START_DEADLINE_S} s:\n{log_path.read_text()}")
+    pytest.fail(f"the engine was not ready within {_START_DEADLINE_S} s:\n{process.log_path.read_text()}")
 
 
 def _write_tokenizer(folder: Path) -> int:

@@ -68,14 +68,12 @@ def test_widths_that_do_not_divide_are_refused_at_once(run_engine_to_end, tiny_l
     assert "--attn-dp-size must divide --tp-size, found 3 and 4" in ended.stderr
 
 
-def test_an_engine_over_two_nodes_serves_and_ends_as_one(
-    start_engine, spawn_engine, tiny_llama, tiny_engine, tmp_path
-):
+def test_an_engine_over_two_nodes_serves_and_ends_as_one(start_engine, spawn_engine, tiny_llama, tiny_engine):
     """One process per node, as pdctl starts them; the second has no port of its own."""
     address = f"127.0.0.1:{_free_port()}"
     spread = ("--model-path", str(tiny_llama), *_FLAGS, "--tp-size", "2", "--nnodes", "2")
     spread += ("--dist-init-addr", address)
-    follower = spawn_engine(*spread, "--node-rank", "1", log_path=tmp_path / "follower.log")
+    follower = spawn_engine(*spread, "--node-rank", "1")
     leader = start_engine(*spread)
     assert _generate(leader.url) == _generate(tiny_engine.url)
     follower.send_signal(signal.SIGTERM)  # it waits for what the leader has to finish

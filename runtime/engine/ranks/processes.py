@@ -1,22 +1,25 @@
 """The other ranks of this node: one process each, which lives no longer than the one that started it.
 
 The rank that is started from outside is the first of its node; standard output and error of the others are
-its own. A pipe holds each two together: a rank that reads the end of its input is alone, and ends; a rank
-that ends takes the whole engine with it.
+its own. It imports torch, then forks the others, so that eight ranks cost one import, in seconds and in
+memory. A pipe holds each two together: a rank that finds its parent gone ends; a rank that ends takes the
+whole engine with it.
 """
 
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from multiprocessing.process import BaseProcess
+from typing import NoReturn
 
 from runtime.engine.server.listen import listen_on
 from runtime.engine.settings import EngineSettings
@@ -27,20 +30,25 @@ GRACE_S = 10.0  # for the leader, which is stopped at the same time, to finish w
 _log = logging.getLogger(__name__)
 
 
-class LocalRanks:
-    """Started at once. `on_lost` is told, on a thread, of a rank that ends before it is expected to."""
+RankMain = Callable[[EngineSettings], int]
+"""What a forked rank does, with its own `tp_rank` in the settings; gives the exit code."""
 
-    def __init__(
-        self, argv: Sequence[str], tp_ranks: Sequence[int], *, on_lost: Callable[[str], object]
-    ) -> None:
-        """`argv`: of this engine, after the program."""
+
+class LocalRanks:
+    """`on_lost` is told, on a thread, of a rank that ends before it is expected to."""
+
+    def __init__(self, forked: dict[int, BaseProcess], *, on_lost: Callable[[str], object]) -> None:
+        """`forked`: by tp_rank, started."""
         self._on_lost = on_lost
         self._is_closing = False
-        self._processes = {rank: _start([*argv, "--tp-rank", str(rank)]) for rank in tp_ranks}
-        for rank, process in self._processes.items():
-            threading.Thread(
+        self._watches = {
+            process: threading.Thread(
                 target=self._watch, args=(rank, process), name=f"watch-rank-{rank}", daemon=True
-            ).start()
+            )
+            for rank, process in forked.items()
+        }
+        for watch in self._watches.values():
+            watch.start()
 
     def expect_ends(self) -> None:
         """From now on ranks may end: they were told to."""
@@ -49,17 +57,17 @@ class LocalRanks:
     def close(self) -> None:
         """End those that have not ended by themselves in time."""
         self._is_closing = True
-        for process in self._processes.values():
-            try:
-                process.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
+        # Each process is waited for by its watch alone: a second waiter might signal a pid that is another's.
+        for process, watch in self._watches.items():
+            watch.join(STOP_TIMEOUT_S)
+            if watch.is_alive():
                 process.kill()
-                process.wait()
+                watch.join()
 
-    def _watch(self, rank: int, process: subprocess.Popen[bytes]) -> None:
-        exit_code = process.wait()
+    def _watch(self, rank: int, process: BaseProcess) -> None:
+        process.join()
         if not self._is_closing:
-            self._on_lost(f"rank {rank} of this engine ended with {_describe(exit_code)}")
+            self._on_lost(f"rank {rank} of this engine ended with {_describe(process.exitcode or 0)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +79,17 @@ class Node:
     meeting: socket.socket | None  # the leader's: where the ranks come to
 
 
-def start_others(settings: EngineSettings, argv: Sequence[str], *, on_lost: Callable[[str], object]) -> Node:
-    """Start this node's other ranks, before anything slow. Raises ListenError."""
+def start_others(
+    settings: EngineSettings,
+    *,
+    rank_main: RankMain,
+    on_lost: Callable[[str], object],
+    own_sockets: Sequence[socket.socket] = (),
+) -> Node:
+    """Fork this node's other ranks, before anything here runs a thread that takes locks.
+
+    `own_sockets`: what they must not keep open. Raises ListenError.
+    """
     meeting = None
     if settings.own_rank == 0:
         # The ranks of one node meet at a port that this process holds already: nobody else can take it.
@@ -80,23 +97,35 @@ def start_others(settings: EngineSettings, argv: Sequence[str], *, on_lost: Call
         meeting = listen_on(host, port)
         host, port = meeting.getsockname()[:2]
         settings = replace(settings, dist_init_addr=f"{host}:{port}")
-    first = settings.own_rank
-    others = LocalRanks(
-        [*argv, "--dist-init-addr", str(settings.dist_init_addr)],
-        range(first + 1, first + settings.num_local_ranks),
-        on_lost=on_lost,
-    )
-    return Node(settings=settings, others=others, meeting=meeting)
+        own_sockets = (*own_sockets, meeting)
+    forked: dict[int, BaseProcess] = {}
+    for rank in range(settings.own_rank + 1, settings.own_rank + settings.num_local_ranks):
+        target = (replace(settings, tp_rank=rank), rank_main, own_sockets)
+        forked[rank] = multiprocessing.get_context("fork").Process(target=_be_rank, args=target)
+        forked[rank].start()
+    return Node(settings=settings, others=LocalRanks(forked, on_lost=on_lost), meeting=meeting)
 
 
-def live_no_longer_than_the_parent() -> None:
+def _be_rank(
+    settings: EngineSettings, rank_main: RankMain, sockets_of_parent: Sequence[socket.socket]
+) -> NoReturn:
+    """In a forked rank. A port that it kept open would take connections that nobody serves."""
+    for each in sockets_of_parent:
+        each.close()
+    _live_no_longer_than_the_parent()
+    exit_code = rank_main(settings)
+    logging.shutdown()
+    os._exit(exit_code)
+
+
+def _live_no_longer_than_the_parent() -> None:
     """In a rank that was started by another: end with it, and only with it.
 
     Whoever stops the engine signals all its processes; the leader alone decides when work is done.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    threading.Thread(target=_end_with_stdin, name="parent-watch", daemon=True).start()
+    threading.Thread(target=_end_with_the_parent, name="parent-watch", daemon=True).start()
 
 
 def stop_after_the_leader() -> None:
@@ -121,14 +150,10 @@ def end_process(reason: str) -> None:
     os._exit(1)
 
 
-def _start(argv: Sequence[str]) -> subprocess.Popen[bytes]:
-    # Nothing is written to the pipe: the child only waits for its end.
-    return subprocess.Popen([sys.executable, "-m", "runtime.engine", *argv], stdin=subprocess.PIPE)
-
-
-def _end_with_stdin() -> None:
-    while os.read(0, 1):
-        pass
+def _end_with_the_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "this rank was forked"
+    parent.join()
     os._exit(1)
 
 

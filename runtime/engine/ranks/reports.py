@@ -15,6 +15,7 @@ from runtime.transfer.base import Completion
 
 HEARTBEAT_INTERVAL_S = 5.0  # a rank that hangs is noticed after three
 LINK_TIMEOUT_S = 60.0
+PARTING_TIMEOUT_S = 5.0
 LOSS_GRACE_S = 0.5  # between a lost link and what is made of it
 
 OnLost = Callable[[str], object]
@@ -95,7 +96,10 @@ class LeaderLinks:
         self._is_closing = True
 
     def close(self) -> None:
+        """Ranks that were told to stop hang up first: a link that this side cut would be a fault to them."""
         self._is_closing = True
+        with self._changed:
+            self._changed.wait_for(lambda: not self._rank_of, PARTING_TIMEOUT_S)
         self._network.close()
 
     def on_up(self, link_id: int) -> None:
@@ -113,7 +117,9 @@ class LeaderLinks:
                 self._network.close_link(link_id, f"`{type(message).__name__}` is out of place here")
 
     def on_down(self, link_id: int, reason: str) -> None:
-        rank = self._rank_of.pop(link_id, None)
+        with self._changed:
+            rank = self._rank_of.pop(link_id, None)
+            self._changed.notify()
         if rank is not None and not self._is_closing:
             # Of a rank of this node its end tells more, and comes at about the same time.
             timer = threading.Timer(LOSS_GRACE_S, self._tell_lost, (f"lost rank {rank}: {reason}",))

@@ -26,7 +26,7 @@ from runtime.engine.runner import load_runner
 from runtime.engine.settings import EngineSettings
 
 
-def run_rank(settings: EngineSettings, *, on_stop: Callable[[], object]) -> int:
+def run_rank(settings: EngineSettings, *, on_stop: Callable[[], object] = lambda: None) -> int:
     """Serve the leader. `on_stop` is called when it has said that all is over. Gives the exit code."""
     shape = rank_shape(settings)
     link = WorkerLink(shape.tp_rank, on_lost=end_process)
@@ -39,8 +39,8 @@ def run_rank(settings: EngineSettings, *, on_stop: Callable[[], object]) -> int:
         return 1
     _serve(comm, rank, link)
     on_stop()
-    rank.close()
     link.close()
+    rank.close()
     return 0
 
 

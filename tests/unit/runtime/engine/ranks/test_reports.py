@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -52,9 +53,10 @@ class Linked:
 def linked() -> Iterator[Linked]:
     leader = Linked()
     yield leader
-    leader.links.close()
+    leader.links.expect_ends()
     for worker in leader.workers:
         worker.close()
+    leader.links.close()
 
 
 def test_a_ranks_report_reaches_the_leader(linked):
@@ -91,3 +93,19 @@ def test_a_stranger_is_no_rank(linked):
     worker.dial(stranger)
     assert "lost the leader" in ends.get(timeout=5)
     assert linked.lost.empty()
+
+
+def test_a_leader_that_ends_lets_its_ranks_hang_up_first(linked):
+    """Whatever reaches a rank first, the word to stop or the cut link: neither is a fault to it."""
+    faults: list[str] = []
+    worker = WorkerLink(1, on_lost=faults.append)
+    worker.dial(linked.invitation)
+    assert linked.links.wait_for(1)
+    closing = threading.Thread(target=linked.links.close)
+    closing.start()
+    closing.join(0.2)
+    assert closing.is_alive()
+    worker.close()
+    closing.join(10)
+    assert not closing.is_alive()
+    assert not faults
