@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -62,8 +63,9 @@ class ForkedProcess:
         return self._ended.result(timeout)
 
     def send_signal(self, number: signal.Signals) -> None:
-        if not self._ended.done():
-            os.kill(self.pid, number)
+        with contextlib.suppress(ProcessLookupError):  # it has ended, and that is still to be told
+            if not self._ended.done():
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)

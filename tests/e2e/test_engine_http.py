@@ -8,7 +8,6 @@ import signal
 import socket
 import threading
 import time
-from pathlib import Path
 
 import httpx
 import pytest

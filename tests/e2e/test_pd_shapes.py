@@ -1,4 +1,4 @@
-"""Prefill and decode that split attention differently, as real processes: the tokens of one plain engine.
+"""Prefill and decode that split attention differently, over every backend that runs here: as one engine says.
 
 Every rank is a process, their sums are gloo's, their KV goes rank to rank and is verified by checksum.
 """
@@ -10,7 +10,7 @@ import random
 import socket
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,17 +23,19 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 _ROOMS = itertools.count(1)
 _NUM_PROMPTS = 20
 _NUM_NEW_TOKENS = 10
-_SHAPES = [
-    # model, prefill, decode
-    ("4-kv-heads", ("1", "1"), ("1", "1")),
-    ("4-kv-heads", ("2", "1"), ("1", "1")),
-    ("4-kv-heads", ("1", "1"), ("2", "1")),
-    ("4-kv-heads", ("4", "1"), ("4", "4")),
-    ("4-kv-heads", ("4", "1"), ("2", "1")),
-    ("2-kv-heads", ("2", "1"), ("4", "1")),
-    ("latent", ("2", "1"), ("2", "2")),
-    ("latent", ("2", "2"), ("2", "2")),
-]
+_BACKENDS = ("tcp", "mooncake", "nixl")
+_SHAPES = {
+    "TP1-TP1": ("4-kv-heads", ("1", "1"), ("1", "1")),  # model; TP and attention DP of prefill, of decode
+    "TP2-TP1": ("4-kv-heads", ("2", "1"), ("1", "1")),
+    "TP1-TP2": ("4-kv-heads", ("1", "1"), ("2", "1")),
+    "TP4-DP4": ("4-kv-heads", ("4", "1"), ("4", "4")),
+    "TP4-TP2": ("4-kv-heads", ("4", "1"), ("2", "1")),
+    "TP2-TP4-with-2-heads": ("2-kv-heads", ("2", "1"), ("4", "1")),
+    "latent-TP2-DP2": ("latent", ("2", "1"), ("2", "2")),
+}
+
+Shape = tuple[str, str]
+Answers = list[list[int]]
 
 
 @dataclass(frozen=True)
@@ -57,29 +59,44 @@ def folder_of(tmp_path_factory) -> Callable[[str], Path]:
 
 @pytest.fixture(scope="module")
 def start(start_engine, folder_of) -> Callable[..., Started]:
-    """`start(model, mode, tp_size, attn_dp_size, *flags)`: started once."""
-    started: dict[tuple[str, ...], Started] = {}
+    """`start(model, *flags)`."""
 
-    def get(model: str, mode: str, tp_size: str = "1", attn_dp_size: str = "1", *flags: str) -> Started:
-        key = (model, mode, tp_size, attn_dp_size, *flags)
+    def start(model: str, *flags: str) -> Started:
+        port = _free_port()
+        engine = start_engine(
+            "--model-path", str(folder_of(model)), "--max-total-tokens", "8192", "--page-size", "8",
+            "--chunked-prefill-size", "64", "--verify-kv", "--disaggregation-bootstrap-port", str(port),
+            *flags,
+        )  # fmt: skip
+        return Started(engine, port)
+
+    return start
+
+
+@pytest.fixture(scope="module", params=_BACKENDS)
+def fleet(request: pytest.FixtureRequest, start) -> Iterator[Callable[..., Started]]:
+    """`fleet(model, mode, shape, *flags)`: an engine of one backend, started once, ended with the last test
+    of the backend."""
+    started: dict[tuple[object, ...], Started] = {}
+
+    def get(model: str, mode: str, shape: Shape, *flags: str) -> Started:
+        key = (model, mode, shape, *flags)
         if key not in started:
-            port = _free_port()
-            engine = start_engine(
-                "--model-path", str(folder_of(model)), "--max-total-tokens", "8192", "--page-size", "8",
-                "--chunked-prefill-size", "64", "--verify-kv", "--disaggregation-mode", mode,
-                "--disaggregation-bootstrap-port", str(port), "--tp-size", tp_size,
-                "--attn-dp-size", attn_dp_size, *flags,
-            )  # fmt: skip
-            started[key] = Started(engine, port)
+            tp_size, attn_dp_size = shape
+            split = ("--tp-size", tp_size, "--attn-dp-size", attn_dp_size)
+            library = ("--disaggregation-mode", mode, "--disaggregation-transfer-backend", request.param)
+            started[key] = start(model, *library, *split, *flags)
         return started[key]
 
-    return get
+    yield get
+    for one in started.values():
+        one.engine.process.kill()
 
 
-@pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(2 * _NUM_PROMPTS) as pool:
-        yield pool
+@pytest.fixture(scope="module")
+def client() -> Iterator[httpx.Client]:
+    with httpx.Client(timeout=120, limits=httpx.Limits(max_connections=None)) as client:
+        yield client
 
 
 @pytest.fixture(scope="module")
@@ -90,53 +107,72 @@ def prompts() -> list[list[int]]:
     return [[chance.randrange(3, 250) for _ in range(length)] for length in lengths]
 
 
-@pytest.mark.parametrize(
-    ("model", "prefill", "decode"),
-    _SHAPES,
-    ids=lambda value: "-dp".join(value) if isinstance(value, tuple) else value,
-)
-def test_unequal_shapes_say_what_one_engine_says(start, check_pair, model, prefill, decode):
-    check_pair(start(model, "null"), start(model, "prefill", *prefill), start(model, "decode", *decode))
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(2 * _NUM_PROMPTS) as pool:
+        yield pool
 
 
-@pytest.mark.parametrize("staging", ["on", "off"])
-@pytest.mark.parametrize("backend", ["mooncake", "nixl"])
-def test_a_librarys_writes_say_what_one_engine_says(start, check_pair, backend, staging):
-    """Heads by way of staging, and one by one; the decode side decides."""
-    library = ("--disaggregation-transfer-backend", backend)
-    ours = start("4-kv-heads", "prefill", "2", "1", *library)
-    theirs = start("4-kv-heads", "decode", "1", "1", *library, "--staging", staging)
-    check_pair(start("4-kv-heads", "null"), ours, theirs)
+@pytest.fixture(scope="module")
+def answers_of(start, client, pool, prompts) -> Callable[[str], Answers]:
+    """What one plain engine says to the prompts."""
+    known: dict[str, Answers] = {}
+
+    def get(model: str) -> Answers:
+        if model not in known:
+            alone = start(model)
+            known[model] = list(pool.map(lambda prompt: _generate(client, alone, _body(prompt)), prompts))
+            alone.engine.process.kill()
+            assert len({str(answer) for answer in known[model]}) > _NUM_PROMPTS // 2, (
+                "answers must tell prompts apart"
+            )
+        return known[model]
+
+    return get
 
 
 @pytest.fixture
-def check_pair(pool, prompts) -> Callable[[Started, Started, Started], None]:
+def check_pair(client, pool, prompts) -> Callable[[Started, Started, Answers], None]:
     """That a pair answers all prompts at once as one engine alone does, and is empty afterwards."""
 
-    def check(alone: Started, ours: Started, theirs: Started) -> None:
-        expected = list(pool.map(lambda prompt: _generate(alone, _body(prompt)), prompts))
-        assert len({str(answer) for answer in expected}) > _NUM_PROMPTS // 2, (
-            "answers must tell prompts apart"
-        )
-        assert list(pool.map(lambda prompt: _ask(pool, ours, theirs, prompt), prompts)) == expected
-        for one in (ours, theirs):
-            _wait_until(lambda one=one: _is_empty(one))
+    def check(prefill: Started, decode: Started, expected: Answers) -> None:
+        halves = [_ask(pool, client, prefill, decode, prompt) for prompt in prompts]
+        for (ours, theirs), tokens in zip(halves, expected, strict=True):
+            assert theirs.result() == tokens
+            assert ours.result() == tokens[:1]
+        for one in (prefill, decode):
+            _wait_until(lambda one=one: _is_empty(client, one))
 
     return check
 
 
-def _ask(pool: ThreadPoolExecutor, prefill: Started, decode: Started, prompt: list[int]) -> list[int]:
-    """Both halves at once, as a router does. `pool` has a thread for each half."""
+@pytest.mark.parametrize("shape", _SHAPES)
+def test_unequal_shapes_say_what_one_engine_says(fleet, check_pair, answers_of, shape):
+    model, prefill, decode = _SHAPES[shape]
+    check_pair(fleet(model, "prefill", prefill), fleet(model, "decode", decode), answers_of(model))
+
+
+def test_heads_one_by_one_say_what_one_engine_says(fleet, check_pair, answers_of):
+    """Without staging; the decode side decides."""
+    decode = fleet("4-kv-heads", "decode", ("1", "1"), "--staging", "off")
+    check_pair(fleet("4-kv-heads", "prefill", ("2", "1")), decode, answers_of("4-kv-heads"))
+
+
+def test_attention_data_parallelism_on_both_sides_says_what_one_engine_says(fleet, check_pair, answers_of):
+    both = ("2", "2")
+    check_pair(fleet("latent", "prefill", both), fleet("latent", "decode", both), answers_of("latent"))
+
+
+def _ask(
+    pool: ThreadPoolExecutor, client: httpx.Client, prefill: Started, decode: Started, prompt: list[int]
+) -> tuple[Future[list[int]], Future[list[int]]]:
+    """Both halves at once, as a router does."""
     body = _body(prompt) | {
         "bootstrap_host": "127.0.0.1",
         "bootstrap_port": prefill.bootstrap_port,
         "bootstrap_room": next(_ROOMS),
     }
-    with ThreadPoolExecutor(1) as other:
-        half = other.submit(_generate, prefill, body)
-        tokens = _generate(decode, body)
-        assert half.result() == tokens[:1]
-    return tokens
+    return pool.submit(_generate, client, prefill, body), pool.submit(_generate, client, decode, body)
 
 
 def _body(prompt: list[int]) -> dict[str, Any]:
@@ -144,14 +180,14 @@ def _body(prompt: list[int]) -> dict[str, Any]:
     return {"input_ids": prompt, "sampling_params": sampling}
 
 
-def _generate(one: Started, body: dict[str, Any]) -> list[int]:
-    answer = httpx.post(f"{one.engine.url}/generate", json=body, timeout=120)
+def _generate(client: httpx.Client, one: Started, body: dict[str, Any]) -> list[int]:
+    answer = client.post(f"{one.engine.url}/generate", json=body)
     assert answer.status_code == 200, answer.text
     return answer.json()["output_ids"]
 
 
-def _is_empty(one: Started) -> bool:
-    stats = httpx.get(f"{one.engine.url}/server_info", timeout=10).json()["stats"]
+def _is_empty(client: httpx.Client, one: Started) -> bool:
+    stats = client.get(f"{one.engine.url}/server_info").json()["stats"]
     in_use = ("num_running", "num_waiting", "num_handshaking", "num_transferring")
     return stats["num_free_pages"] == stats["num_pages"] and not any(stats[name] for name in in_use)
 
