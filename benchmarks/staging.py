@@ -86,7 +86,7 @@ def compare_sends(name: str) -> None:
     senders = [Rank(name, 2) for _ in range(4)]
     slot_bytes = 16 * receiver.page_bytes
     staging = StagingReceiver(
-        receiver.pool.tensor,
+        receiver.pool.memory(),
         receiver.layout,
         receiver.backend,
         pool_bytes=16 * slot_bytes,
@@ -142,7 +142,7 @@ def send_whole(whole: Rank, equal: SendSession, num_requests: int) -> None:
 
 def open_way(rank: Rank, receiver: Rank, staging: StagingReceiver, heads: HeadSlice, slot_bytes: int):
     sender = StagingSender(
-        rank.pool.tensor,
+        rank.pool.memory(),
         rank.layout,
         rank.backend,
         buffer_bytes=4 * slot_bytes,

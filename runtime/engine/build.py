@@ -55,7 +55,7 @@ def describe_model(settings: EngineSettings, runner: ModelRunner, shape: RankSha
         allocators=tuple(PageAllocator(pool.layout.num_pages) for _ in range(shape.attn_dp_size)),
         layout=pool.layout,
         num_kv_heads=config.num_slot_heads,
-        pool=pool.memory() if pool.device.type == "cpu" else memoryview(b""),
+        pool=pool.memory(),
         vocab_size=config.vocab_size,
         context_len=settings.context_length or config.max_position,
         eos_token_ids=frozenset(config.eos_token_ids),

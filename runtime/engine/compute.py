@@ -13,6 +13,8 @@ from runtime.kv.reshard import KVKind
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from runtime.kv.memory import Memory
+
 
 class Chunk(NamedTuple):
     """Neighbouring tokens of one sequence to compute: the K/V of everything before them is in the pages."""
@@ -63,7 +65,7 @@ class Model:
     allocators: tuple[PageSource, ...]  # one per attention-DP rank
     layout: KVLayout  # of one rank's pool; all ranks have equal ones
     num_kv_heads: int  # the model's, over all ranks; 1 where slots are latent rows
-    pool: memoryview  # all bytes of this rank's pool, writable; empty when it is in device memory
+    pool: Memory  # all bytes of this rank's pool, writable
     vocab_size: int
     context_len: int
     eos_token_ids: frozenset[int]

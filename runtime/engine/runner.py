@@ -40,9 +40,13 @@ class ModelRunner:
 
         Prompt chunks and single decode tokens may be mixed. There is at least one, none is empty, no two
         belong to one sequence; those of one attention-DP rank are neighbours, in the order of the ranks.
-        Gives [len(chunks), vocab] float32 on the pool's device, on the leader.
+        Gives [len(chunks), vocab] float32 on the pool's device, on the leader. The K/V is there when this
+        returns: what moves it to other engines knows nothing of a device's queue.
         """
-        return self._transformer.step(chunks)
+        logits = self._transformer.step(chunks)
+        if self.pool.device.type == "cuda":
+            torch.cuda.current_stream(self.pool.device).synchronize()
+        return logits
 
 
 def load_runner(

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from runtime.kv.layout import KVLayout
+from runtime.kv.memory import Memory, memory_of
 
 
 class KVPool:
@@ -65,11 +66,9 @@ class KVPool:
         """The whole pool as uint8, [layout.total_bytes], on its device; offsets are those of `KVLayout`."""
         return self._tensor.view(-1).view(torch.uint8)
 
-    def memory(self) -> memoryview:
-        """The whole pool as writable bytes. Only for a pool in CPU memory."""
-        if self.device.type != "cpu":
-            raise ValueError(f"a pool on `{self.device}` has no host memory to view")
-        return self.as_bytes().numpy().data
+    def memory(self) -> Memory:
+        """The whole pool as writable bytes, where they lie."""
+        return memory_of(self._tensor)
 
 
 class PageAllocator:

@@ -18,14 +18,15 @@ import torch
 from torch import Tensor
 
 from runtime.kv.layout import KVLayout
+from runtime.kv.memory import Memory, tensor_of
 
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def pool_tensor(pool: memoryview, layout: KVLayout) -> Tensor:
-    """The bytes of a pool in host memory as [L, M / L, P, S, H, D], of integers as wide as its elements."""
+def pool_tensor(pool: Memory, layout: KVLayout) -> Tensor:
+    """The bytes of a pool as [L, M / L, P, S, H, D], of integers as wide as its elements, where they lie."""
     shape = (layout.num_layers, -1, layout.num_pages, layout.page_size, layout.num_kv_heads, layout.head_dim)
-    return torch.frombuffer(pool, dtype=_BITS[layout.dtype_bytes]).view(shape)
+    return tensor_of(pool).view(_BITS[layout.dtype_bytes]).view(shape)
 
 
 def block_bytes(layout: KVLayout, *, num_heads: int, num_tokens: int) -> int:

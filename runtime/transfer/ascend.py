@@ -66,7 +66,8 @@ class AscendFabric:
         self._registered: list[int] = []
         self._peers: list[AscendPeer] = []
 
-    def register(self, address: int, num_bytes: int) -> None:
+    def register(self, address: int, num_bytes: int, device: int | None) -> None:
+        """The library itself knows from an address whether it is the NPU's."""
         code = self._engine.register_memory(address, num_bytes)
         if code != 0:
             raise TransferError(f"ascend cannot register {num_bytes} bytes: code {code}")
@@ -106,7 +107,7 @@ class AscendPeer:
         self.is_closed = False
 
     def post(self, copies: Sequence[Copy]) -> AscendFlight:
-        src, dst, lengths = (list(column) for column in zip(*copies, strict=True))
+        src, dst, lengths = (list(column) for column in zip(*(copy[:3] for copy in copies), strict=True))
         call = self._threads.submit(self._engine.batch_transfer_sync_write, self._session, src, dst, lengths)
         return AscendFlight(call)
 

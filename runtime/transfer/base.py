@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from runtime.kv.memory import Memory
 from runtime.kv.page_runs import Write
 
 POOL, STAGING = 0, 1  # region ids: the KV pool, the staging buffer or pool
@@ -89,10 +90,11 @@ class SendSession(Protocol):
 class TransferBackend(Protocol):
     """One per process. Methods may be called from any thread."""
 
-    def register(self, region_id: int, memory: memoryview) -> None:
+    def register(self, region_id: int, memory: Memory) -> None:
         """Make a local memory readable for sends, and writable by peers inside allowed windows.
 
-        The memory must outlive the backend.
+        The memory must outlive the backend. Raises TransferError, also where it lies on an accelerator that
+        the backend does not reach. Work on a device that writes it must be over before it is sent.
         """
         ...
 

@@ -16,6 +16,7 @@ What the library taught:
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 from collections import deque
 from collections.abc import Sequence
@@ -25,6 +26,9 @@ from runtime.transfer.one_sided.backend import OneSidedBackend
 from runtime.transfer.one_sided.fabric import Copy, read_session
 
 INSTALL_HINT = "pip install 'pdctl[mooncake]', on Debian also apt-get install libibverbs1"
+
+CUDA_HINT = "pip install mooncake-transfer-engine-cuda13, or mooncake-transfer-engine for CUDA 12"
+_CUDA_BUILDS = ("mooncake-transfer-engine", "mooncake-transfer-engine-cuda13")
 
 _APPLIED, _PENDING = 1, 0
 
@@ -51,7 +55,9 @@ class MooncakeFabric:
         self._session = f"{advertised_host}:{self.engine.get_rpc_port()}"
         self._registered: list[int] = []
 
-    def register(self, address: int, num_bytes: int) -> None:
+    def register(self, address: int, num_bytes: int, device: int | None) -> None:
+        if device is not None and not _knows_devices():
+            raise TransferError(f"this build of mooncake moves host memory only: {CUDA_HINT}")
         code = self.engine.register_memory(address, num_bytes)
         if code != 0:
             raise TransferError(f"mooncake cannot register {num_bytes} bytes: code {code}")
@@ -71,6 +77,13 @@ class MooncakeFabric:
             self.engine.unregister_memory(address)
         self._registered.clear()
         _idle_engines[self._key].append(self.engine)
+
+
+def _knows_devices() -> bool:
+    """The library itself can't tell: a build without CUDA takes a device's address for one of its own."""
+    return any(
+        next(iter(importlib.metadata.distributions(name=name)), None) is not None for name in _CUDA_BUILDS
+    )
 
 
 def _start(engine, advertised_host: str, devices: Sequence[str]):

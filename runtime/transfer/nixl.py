@@ -29,7 +29,6 @@ from runtime.transfer.one_sided.fabric import Copy
 
 INSTALL_HINT = "pip install 'pdctl[nixl]' (works with and without CUDA)"
 _PACKAGES = ("nixl", "nixl_cu13")  # the first chooses among builds, and brings all; the second is one build
-_MEMORY = "DRAM"
 _SAFE_DEFAULTS = {
     "UCX_MODULES": "^ib",  # see above
     "NIXL_LOG_LEVEL": "WARN",  # its greetings go to stdout
@@ -63,9 +62,10 @@ class NixlFabric:
         self._users: Counter[str] = Counter()  # sessions by the agent they write to
         self._lock = threading.Lock()
 
-    def register(self, address: int, num_bytes: int) -> None:
+    def register(self, address: int, num_bytes: int, device: int | None) -> None:
+        rows = [(address, num_bytes, device or 0, "")]
         try:
-            self._registered.append(self.agent.register_memory([(address, num_bytes, 0, "")], _MEMORY))
+            self._registered.append(self.agent.register_memory(rows, _memory_type(device)))
         except self.errors as error:
             raise TransferError(f"nixl cannot register {num_bytes} bytes: {error}") from error
 
@@ -126,15 +126,14 @@ class NixlPeer:
 
     def post(self, copies: Sequence[Copy]) -> NixlFlight:
         agent = self._fabric.agent
-        columns = np.array(copies, dtype=np.uint64)  # [num_copies, (src, dst, num_bytes)]
-        device = np.zeros(len(copies), dtype=np.uint64)
-        local = np.stack([columns[:, 0], columns[:, 2], device], axis=1)
-        remote = np.stack([columns[:, 1], columns[:, 2], device], axis=1)
+        src_device, dst_device = copies[0].src_device, copies[0].dst_device
+        local = _rows([(one.src_address, one.num_bytes) for one in copies], src_device)
+        remote = _rows([(one.dst_address, one.num_bytes) for one in copies], dst_device)
         try:
             transfer = agent.initialize_xfer(
                 "WRITE",
-                agent.get_xfer_descs(local, _MEMORY),
-                agent.get_xfer_descs(remote, _MEMORY),
+                agent.get_xfer_descs(local, _memory_type(src_device)),
+                agent.get_xfer_descs(remote, _memory_type(dst_device)),
                 self._remote,
             )
             state = agent.transfer(transfer)
@@ -144,6 +143,17 @@ class NixlPeer:
 
     def close(self) -> None:
         self._fabric.forget(self._remote)
+
+
+def _memory_type(device: int | None) -> str:
+    return "DRAM" if device is None else "VRAM"
+
+
+def _rows(spans: list[tuple[int, int]], device: int | None) -> np.ndarray:
+    """The library's table of places: uint64, [num_spans, (address, num_bytes, device)]."""
+    rows = np.full((len(spans), 3), device or 0, dtype=np.uint64)
+    rows[:, :2] = spans
+    return rows
 
 
 class NixlFlight:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
+import torch
 
+from runtime.kv.memory import DeviceMemory
 from runtime.kv.page_runs import Write
 from runtime.transfer.base import POOL, TransferBackend, TransferError
 from runtime.transfer.plugins import load_backend
@@ -202,6 +205,17 @@ def test_a_second_region_has_windows_of_its_own(open_end):
 def test_memory_that_cannot_be_written_is_not_registered(open_end):
     with pytest.raises(TransferError):
         open_end().backend.register(2, memoryview(b"read only"))
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("tcp", "moves host memory only"), ("mooncake", "this build of mooncake moves host memory only: pip")],
+)
+def test_an_accelerators_memory_is_refused_by_what_cannot_reach_it(name, why):
+    """A library that took it for host memory would read and write at random."""
+    backend = load_backend(name)(host="127.0.0.1", advertised_host="127.0.0.1", stall_timeout_s=5.0)
+    with closing(backend), pytest.raises(TransferError, match=why):
+        backend.register(POOL, DeviceMemory(torch.zeros(4096, dtype=torch.uint8)))
 
 
 @pytest.mark.parametrize("endpoint", [b"", b"\xff", b"{}", b'["host"]', b'["host", 70000]', b"[1, 2, 3]"])

@@ -11,7 +11,7 @@ from runtime.engine.ranks.shape import RankShape
 from runtime.engine.settings import EngineSettings, Mode
 from runtime.kv.layout import KVLayout
 from runtime.kv.ring import RingError
-from runtime.kv.staging_copy import block_bytes, pool_tensor
+from runtime.kv.staging_copy import block_bytes
 from runtime.transfer.base import POOL, BackendOptions, TransferError
 from runtime.transfer.plugins import load_backend
 from runtime.transfer.staging.receiver import StagingReceiver
@@ -28,11 +28,6 @@ def open_kv(settings: EngineSettings, model: Model, shape: RankShape, report: Re
     """What this rank exchanges KV with; nothing in unified mode. Raises EngineStartError."""
     if settings.mode is Mode.UNIFIED:
         return None
-    if not model.pool:
-        raise EngineStartError(
-            f"the KV pool is on `{settings.device}`, the backend `{settings.transfer_backend}` needs it "
-            "in host memory"
-        )
     with ExitStack() as undo:
         try:
             movers = _open_movers(settings, model, undo)
@@ -66,7 +61,7 @@ def _open_movers(settings: EngineSettings, model: Model, undo: ExitStack) -> Mov
     if not settings.staging or model.num_kv_heads == 1:  # one head, or latent row, always travels whole
         return Movers(backend=backend)
     layout = model.layout
-    pool, slot_bytes = pool_tensor(model.pool, layout), _slot_bytes(settings, layout)
+    pool, slot_bytes = model.pool, _slot_bytes(settings, layout)
     if settings.mode is Mode.PREFILL:
         sender = StagingSender(
             pool,

@@ -8,6 +8,7 @@ import threading
 
 import msgpack
 
+from runtime.kv.memory import DeviceMemory, Memory
 from runtime.transfer.base import (
     POOL,
     BackendOptions,
@@ -50,21 +51,29 @@ class OneSidedBackend:
         self._lanes = [Lane(f"kv-lane-{index}") for index in range(self._sizes.num_queues)]
         self._next_lane = itertools.cycle(self._lanes)
         self._regions: dict[int, Region] = {}
-        self._memory: dict[int, memoryview] = {}  # kept alive
+        self._memory: dict[int, Memory] = {}  # kept alive
         self._lock = threading.Lock()
         self._num_bytes_sent = 0
         self._closed = False
 
-    def register(self, region_id: int, memory: memoryview) -> None:
+    def register(self, region_id: int, memory: Memory) -> None:
+        region = self._region(memory)
+        self.fabric.register(region.address, region.num_bytes, region.device)
+        self._memory[region_id] = memory
+        self._regions[region_id] = region
+
+    def _region(self, memory: Memory) -> Region:
+        if isinstance(memory, DeviceMemory):
+            return Region(address=memory.address, num_bytes=len(memory), device=memory.device)
         if memory.readonly or memory.format != "B" or not memory.contiguous:
             raise TransferError(f"the {self.fabric.name} backend registers contiguous, writable bytes")
         address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-        self.fabric.register(address, len(memory))
-        self._memory[region_id] = memory
-        self._regions[region_id] = Region(address=address, num_bytes=len(memory))
+        return Region(address=address, num_bytes=len(memory))
 
     def endpoint(self) -> bytes:
-        regions = {region_id: (one.address, one.num_bytes) for region_id, one in self._regions.items()}
+        regions = {
+            region_id: (one.address, one.num_bytes, one.device) for region_id, one in self._regions.items()
+        }
         gate = (self._advertised_host, self._receiver.port)
         packed = msgpack.packb((self.fabric.name, *gate, self.fabric.describe(), list(regions.items())))
         assert packed is not None, "packb returns what it packed"
@@ -106,7 +115,7 @@ class OneSidedBackend:
     def _read_endpoint(self, endpoint: bytes) -> Route:
         try:
             name, host, port, description, pairs = msgpack.unpackb(endpoint, max_array_len=_MAX_REGIONS)
-            remote = {int(key): Region(address=int(one), num_bytes=int(two)) for key, (one, two) in pairs}
+            remote = {int(key): _read_region(*one) for key, one in pairs}
         except (ValueError, TypeError, msgpack.UnpackException) as error:
             raise TransferError(f"not an endpoint of a one-sided backend: {endpoint!r:.80}") from error
         if name != self.fabric.name or not isinstance(host, str) or not isinstance(description, bytes):
@@ -124,3 +133,10 @@ class OneSidedBackend:
             max_writes=max(1, min(self.fabric.max_writes_in_flight // num_in_flight, MAX_WRITES)),
             stall_timeout_s=self._stall_timeout_s,
         )
+
+
+def _read_region(address: int, num_bytes: int, device: int | None) -> Region:
+    """Raises ValueError, TypeError."""
+    return Region(
+        address=int(address), num_bytes=int(num_bytes), device=None if device is None else int(device)
+    )

@@ -10,11 +10,17 @@ from runtime.transfer.base import TransferError
 
 
 class Copy(NamedTuple):
-    """One write: addresses in the sender's and in the receiver's process, both in registered memory."""
+    """One write: addresses in the sender's and in the receiver's process, both in registered memory.
+
+    A device is the number of an accelerator in its own process, None: host memory. All copies of a batch
+    have the same two.
+    """
 
     src_address: int
     dst_address: int
     num_bytes: int
+    src_device: int | None = None
+    dst_device: int | None = None
 
 
 class Flight(Protocol):
@@ -45,8 +51,8 @@ class Fabric(Protocol):
     needs_turns: bool
     """Whether writes only land while the receiver calls `take_turn`."""
 
-    def register(self, address: int, num_bytes: int) -> None:
-        """Raises TransferError."""
+    def register(self, address: int, num_bytes: int, device: int | None) -> None:
+        """Host memory, or that of an accelerator of this process. Raises TransferError."""
         ...
 
     def describe(self) -> bytes:

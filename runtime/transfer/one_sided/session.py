@@ -36,6 +36,7 @@ class Region:
 
     address: int
     num_bytes: int
+    device: int | None = None  # the accelerator there; None: host memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,10 +251,16 @@ class OneSidedSession:
             self._end(batch, reason, is_broken=reason is not None)
 
     def _copies(self, batch: _Batch) -> list[Copy]:
-        src = self._route.local[batch.job.region_id].address
-        dst = self._route.remote[batch.job.region_id].address
+        src, dst = (side[batch.job.region_id] for side in (self._route.local, self._route.remote))
         return [
-            Copy(src + write.src_offset, dst + write.dst_offset, write.num_bytes) for write in batch.writes
+            Copy(
+                src.address + write.src_offset,
+                dst.address + write.dst_offset,
+                write.num_bytes,
+                src.device,
+                dst.device,
+            )
+            for write in batch.writes
         ]
 
     def _end(self, batch: _Batch, reason: str | None, *, is_broken: bool) -> None:

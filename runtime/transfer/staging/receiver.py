@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 
 import msgpack
 import torch
-from torch import Tensor
 
+from runtime.kv.head_copies import head_copies
 from runtime.kv.layout import KVLayout
+from runtime.kv.memory import Memory, memory_of
 from runtime.kv.ring import Claim, Ring
-from runtime.kv.staging_copy import block_bytes, scatter_heads
+from runtime.kv.staging_copy import block_bytes
 from runtime.transfer.base import POOL, STAGING, OnQuiet, TransferBackend, Window
 from runtime.transfer.staging.messages import (
     MAGIC,
@@ -73,7 +74,7 @@ class StagingReceiver:
 
     def __init__(
         self,
-        pool: Tensor,
+        pool: Memory,
         layout: KVLayout,
         backend: TransferBackend,
         *,
@@ -82,14 +83,19 @@ class StagingReceiver:
         host: str,
         advertised_host: str,
     ) -> None:
-        """pool: [L, 2, P, S, H, D], the KV pool. Raises RingError when the staging pool holds no slot."""
-        self._pool = pool
+        """pool: all bytes of the KV pool; the staging pool lies on its device.
+
+        Raises RingError when the staging pool holds no slot.
+        """
+        self._copies = head_copies(pool, layout)
         self._layout = layout
         self._backend = backend
         self._advertised_host = advertised_host
         self._ring: Ring[_Link] = Ring(num_bytes=pool_bytes, slot_bytes=slot_bytes)
-        self._memory = torch.empty(self._ring.num_slots * slot_bytes, dtype=torch.uint8)
-        backend.register(STAGING, self._memory.numpy().data)
+        self._memory = torch.empty(
+            self._ring.num_slots * slot_bytes, dtype=torch.uint8, device=self._copies.device
+        )
+        backend.register(STAGING, memory_of(self._memory))
         self._blocks: dict[Claim[_Link], _Block] = {}
         self._lock = threading.Lock()  # of the ring and the blocks' tickets
         self._grants = Grants()
@@ -200,7 +206,7 @@ class StagingReceiver:
             start = self._ring.offset(claim)
             heads = range(arrived.dst_head, arrived.dst_head + arrived.num_heads)
             block = self._memory[start : start + size]
-            scatter_heads(block, self._pool, arrived.pages, heads, num_tokens=arrived.num_tokens)
+            self._copies.scatter(block, arrived.pages, heads, num_tokens=arrived.num_tokens)
         finally:
             self._grants.end(sock, grant)
         return Status.DONE

@@ -9,7 +9,9 @@ import msgpack
 import torch
 from torch import Tensor
 
+from runtime.kv.head_copies import HeadCopies, head_copies
 from runtime.kv.layout import KVLayout
+from runtime.kv.memory import Memory, memory_of
 from runtime.kv.reshard import HeadSlice
 from runtime.kv.ring import Claim, Ring
 from runtime.kv.staging_copy import block_bytes
@@ -22,7 +24,7 @@ class StagingSender:
 
     def __init__(
         self,
-        pool: Tensor,
+        pool: Memory,
         layout: KVLayout,
         backend: TransferBackend,
         *,
@@ -30,13 +32,18 @@ class StagingSender:
         slot_bytes: int,
         stall_timeout_s: float,
     ) -> None:
-        """pool: [L, 2, P, S, H, D], the KV pool. Raises RingError when the buffer holds no slot."""
-        self._pool = pool
+        """pool: all bytes of the KV pool; the buffer lies on its device.
+
+        Raises RingError when the buffer holds no slot.
+        """
+        self._copies = head_copies(pool, layout)
         self._layout = layout
         self._stall_timeout_s = stall_timeout_s
         self._ring: Ring[object] = Ring(num_bytes=buffer_bytes, slot_bytes=slot_bytes)
-        self._memory = torch.empty(self._ring.num_slots * slot_bytes, dtype=torch.uint8)
-        backend.register(STAGING, self._memory.numpy().data)
+        self._memory = torch.empty(
+            self._ring.num_slots * slot_bytes, dtype=torch.uint8, device=self._copies.device
+        )
+        backend.register(STAGING, memory_of(self._memory))
         self._on_grant: dict[Claim[object], Callable[[], object]] = {}
         self._lock = threading.Lock()
 
@@ -76,8 +83,8 @@ class StagingSender:
     # For sessions.
 
     @property
-    def pool(self) -> Tensor:
-        return self._pool
+    def copies(self) -> HeadCopies:
+        return self._copies
 
     @property
     def layout(self) -> KVLayout:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from runtime.kv.page_runs import Write
 from runtime.kv.reshard import HeadSlice
 from runtime.kv.ring import Claim
-from runtime.kv.staging_copy import block_bytes, gather_heads
+from runtime.kv.staging_copy import block_bytes
 from runtime.transfer.base import STAGING, Completion, SendSession
 from runtime.transfer.staging.messages import (
     MAGIC,
@@ -205,7 +205,7 @@ class StagedSession:
         size = block_bytes(layout, num_heads=heads.num_heads, num_tokens=block.num_tokens)
         start, memory = self._sender.slot(claim, size)
         ours = range(heads.src_head, heads.src_head + heads.num_heads)
-        gather_heads(self._sender.pool, block.src_pages, ours, memory, num_tokens=block.num_tokens)
+        self._sender.copies.gather(block.src_pages, ours, memory, num_tokens=block.num_tokens)
         block.is_flying = True
         self._session.send(
             grant.ticket,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 
+from runtime.kv.memory import DeviceMemory, Memory
 from runtime.transfer.base import (
     POOL,
     BackendOptions,
@@ -32,7 +33,9 @@ class TcpBackend:
         self._lock = threading.Lock()
         self._num_bytes_sent = 0
 
-    def register(self, region_id: int, memory: memoryview) -> None:
+    def register(self, region_id: int, memory: Memory) -> None:
+        if isinstance(memory, DeviceMemory):
+            raise TransferError("the tcp backend moves host memory only, and this lies on an accelerator")
         if memory.readonly or memory.format != "B" or not memory.contiguous:
             raise TransferError("the tcp backend registers contiguous, writable bytes in host memory")
         self._regions[region_id] = memory

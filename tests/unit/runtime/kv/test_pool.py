@@ -43,12 +43,6 @@ def test_bytes_written_through_memory_are_seen_by_the_tensor():
     assert torch.equal(pool.keys(0)[0], torch.ones(4, 3, 8, dtype=torch.bfloat16))
 
 
-def test_a_pool_outside_host_memory_has_no_memoryview():
-    pool = KVPool(LAYOUT, device=torch.device("meta"), dtype=torch.bfloat16)
-    with pytest.raises(ValueError, match="`meta` has no host memory"):
-        pool.memory()
-
-
 def test_a_dtype_of_another_width_than_the_layout_is_refused():
     with pytest.raises(ValueError, match="2 bytes per element"):
         KVPool(LAYOUT, device=torch.device("cpu"), dtype=torch.float32)

@@ -35,7 +35,7 @@ class CopyFabric:
         self.hold_first.set()
         self.is_closed = False
 
-    def register(self, address: int, num_bytes: int) -> None:
+    def register(self, address: int, num_bytes: int, device: int | None) -> None:
         pass
 
     def describe(self) -> bytes:

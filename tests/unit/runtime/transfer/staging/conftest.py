@@ -47,7 +47,7 @@ class Rank:
 
     def receive(self, *, pool_bytes: int, slot_bytes: int) -> StagingReceiver:
         self.receiver = StagingReceiver(
-            self.pool.tensor,
+            self.pool.memory(),
             self.pool.layout,
             self.backend,
             pool_bytes=pool_bytes,
@@ -59,7 +59,7 @@ class Rank:
 
     def stage(self, *, buffer_bytes: int, slot_bytes: int, stall_timeout_s: float = 10.0) -> StagingSender:
         self.sender = StagingSender(
-            self.pool.tensor,
+            self.pool.memory(),
             self.pool.layout,
             self.backend,
             buffer_bytes=buffer_bytes,
