@@ -84,9 +84,21 @@ class Alone:
 
 
 class TorchComm:
-    """Ranks joined by torch.distributed: gloo for bytes, and for tensors on CPUs; NCCL for those on GPUs."""
+    """Ranks joined by torch.distributed: gloo for bytes, and for tensors on CPUs; NCCL for those on GPUs.
 
-    def __init__(self, store: c10d.Store, rank: int, size: int, *, host: str, device: torch.device) -> None:
+    NCCL joins no two ranks on one GPU, so tensors of such go by way of host memory.
+    """
+
+    def __init__(
+        self,
+        store: c10d.Store,
+        rank: int,
+        size: int,
+        *,
+        host: str,
+        device: torch.device,
+        is_device_shared: bool = False,
+    ) -> None:
         """Blocks until all ranks have come, as long as `store` waits. `host`: this node's own address."""
         self._rank = rank
         self.size = size
@@ -94,9 +106,10 @@ class TorchComm:
         compute = c10d.PrefixStore("compute", store)
         self._compute = (
             _gloo(compute, rank, size, host, COMPUTE_TIMEOUT)
-            if device.type == "cpu"
+            if device.type == "cpu" or is_device_shared
             else _nccl(compute, rank, size)
         )
+        self._by_host = is_device_shared
 
     def broadcast(self, command: bytes | None) -> bytes:
         frame = torch.zeros(_LENGTH.size + INLINE_BYTES, dtype=torch.uint8)
@@ -124,17 +137,19 @@ class TorchComm:
         return [row[:length].numpy().tobytes() for row, length in zip(rows, lengths.tolist(), strict=False)]
 
     def sum_(self, tensor: Tensor) -> Tensor:
-        self._compute.allreduce(tensor).wait()
-        return tensor
+        reduced = tensor.cpu() if self._by_host else tensor
+        self._compute.allreduce(reduced).wait()
+        return tensor.copy_(reduced) if self._by_host else tensor
 
     def join_columns(self, tensor: Tensor, widths: Sequence[int]) -> Tensor:
         widest = max(widths)
         padded = tensor.new_zeros(len(tensor), widest)
         padded[:, : tensor.shape[1]] = tensor
-        parts = self._gather(self._compute, padded)
+        parts = self._gather(self._compute, padded.cpu() if self._by_host else padded)
         if not parts:
             return tensor
-        return torch.cat([part[:, :width] for part, width in zip(parts, widths, strict=True)], dim=1)
+        whole = torch.cat([part[:, :width] for part, width in zip(parts, widths, strict=True)], dim=1)
+        return whole.to(tensor.device)
 
     def _gather(self, group: _Collectives, tensor: Tensor) -> list[Tensor]:
         """Equal tensors by rank on the leader, none elsewhere."""

@@ -25,7 +25,9 @@ def rank_shape(settings: EngineSettings) -> RankShape:
 
 
 def rank_device(settings: EngineSettings) -> str:
-    """This rank's device: `cuda` without a number means that each rank of a node has its own."""
+    """This rank's device: `cuda` without a number means that each rank of a node has its own, with one that
+    all ranks of the node share it.
+    """
     name = settings.device
     if name == "cpu" or ":" in name or settings.num_local_ranks == 1:
         return name
@@ -45,5 +47,10 @@ def meet(settings: EngineSettings, listener: socket.socket | None) -> Comm:
     )
     own_host = host if settings.nnodes == 1 else settings.host
     return TorchComm(
-        store, settings.own_rank, settings.tp_size, host=own_host, device=torch.device(rank_device(settings))
+        store,
+        settings.own_rank,
+        settings.tp_size,
+        host=own_host,
+        device=torch.device(rank_device(settings)),
+        is_device_shared=":" in settings.device and settings.num_local_ranks > 1,
     )
