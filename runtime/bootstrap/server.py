@@ -36,6 +36,7 @@ from runtime.sockets import open_listener
 
 MAX_BODY_BYTES = 1 << 20
 START_DEADLINE_S = 10.0
+KEEP_ALIVE_S = 75  # clients close an idle connection earlier, so none writes to one that is just being closed
 
 _QUERY = ("prefill_dp_rank", "prefill_cp_rank", "target_tp_rank", "target_pp_rank")
 
@@ -52,6 +53,7 @@ class BootstrapServer:
             log_config=None,  # the process that hosts it has set up logging
             access_log=False,
             lifespan="off",
+            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=1,
         )
         self._server = uvicorn.Server(config)
