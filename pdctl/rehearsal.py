@@ -227,6 +227,7 @@ def _left_out(real: Topology, made: Topology) -> Iterator[DocumentPath]:
         ("transfer", "nixl"): True,
         ("transfer", "ascend"): True,
         ("transfer", "heartbeat_max_failures"): True,
+        ("transfer", "bootstrap_token_file"): True,
         ("transfer", "staging", "buffer_mb"): transfer.staging.buffer_mb is None,
         ("transfer", "staging", "pool_mb"): transfer.staging.pool_mb is None,
         ("transfer", "threads"): transfer.threads is None,

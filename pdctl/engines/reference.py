@@ -31,6 +31,7 @@ class ReferenceEngine:
             "transfer-threads",
             "transfer-queues",
             "staging",
+            "bootstrap-token-file",
             "staging-block-mb",
             "staging-pool-mb",
             "disaggregation-ib-device",
@@ -143,6 +144,8 @@ def _transfer_flags(topology: Topology) -> list[str]:
         for word in (flag, str(value) if isinstance(value, int) else f"{value:g}")
     ]
     flags += ["--staging", transfer.staging.mode] if transfer.staging.mode != "auto" else []
+    token_file = transfer.bootstrap_token_file
+    flags += ["--bootstrap-token-file", token_file] if token_file is not None else []
     flags += ["--nixl-plugin", transfer.nixl.plugin] if transfer.nixl.plugin is not None else []
     flags += ["--ascend-protocol", transfer.ascend.protocol] if transfer.ascend.protocol is not None else []
     return [*flags, "--verify-kv"] if transfer.verify_kv else flags

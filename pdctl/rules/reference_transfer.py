@@ -68,7 +68,7 @@ def _queues_have_threads(topology: Topology) -> Iterable[Diagnostic]:
     yield at_value(
         topology,
         ("transfer", "threads" if transfer.queues is None else "queues"),
-        "PD360",
+        "PD420",
         f"{num_queues} transfer queues need as many threads, a rank has {counted}{num_threads}",
         notes=("with fewer threads than queues the engine ends at start",),
         help=f"set `transfer.threads: {num_queues}` or more, or fewer `transfer.queues`",
@@ -98,6 +98,6 @@ def _devices_are_for_all_ranks(topology: Topology) -> Iterable[Diagnostic]:
 RULES = (
     Rule(code="PD250", check=_no_settings_of_other_backends),
     Rule(code="PD305", check=_backend_is_known),
-    Rule(code="PD360", check=_queues_have_threads),
+    Rule(code="PD420", check=_queues_have_threads),
     Rule(code="PD361", check=_devices_are_for_all_ranks),
 )

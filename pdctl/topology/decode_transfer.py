@@ -26,6 +26,7 @@ def transfer_from(section: Section) -> Transfer:
         waiting_timeout_s=section.number("waiting_timeout_s", None),
         heartbeat_interval_s=section.number("heartbeat_interval_s", None),
         heartbeat_max_failures=section.integer("heartbeat_max_failures", None),
+        bootstrap_token_file=section.text("bootstrap_token_file", None),
         verify_kv=section.flag("verify_kv", default.verify_kv),
         ib_devices=_ib_devices(section.value("ib_devices")),
         nvlink=cast(Nvlink, section.text("nvlink", default.nvlink)),

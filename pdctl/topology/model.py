@@ -175,6 +175,7 @@ class Transfer:
     heartbeat_interval_s: float | None = None
     heartbeat_max_failures: int | None = None
     verify_kv: bool = False
+    bootstrap_token_file: str | None = None  # on the nodes
     ib_devices: IbDevices | None = None  # None: the backend finds them
     nvlink: Nvlink = "off"
     staging: Staging = field(default_factory=Staging)

@@ -5,6 +5,8 @@ GET  /route              the server's shape (all four -1), or one rank's address
 POST /register_dp_rank   a prefill attention-DP rank claims a room
 POST /query_dp_ranks     a decode rank asks who claimed its rooms
 GET  /health             OK
+
+With a token, all but /health want it: anyone who may register can have KV sent elsewhere.
 """
 
 from __future__ import annotations
@@ -16,9 +18,11 @@ from collections.abc import Callable
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from runtime.bootstrap.registry import (
     MAX_ROOM_ID,
@@ -27,10 +31,12 @@ from runtime.bootstrap.registry import (
     RouteTable,
     parse_rank_record,
 )
+from runtime.bootstrap.token import Token
 from runtime.sockets import open_listener
 
 MAX_BODY_BYTES = 1 << 20
 START_DEADLINE_S = 10.0
+KEEP_ALIVE_S = 75  # clients close an idle connection earlier, so none writes to one that is just being closed
 
 _QUERY = ("prefill_dp_rank", "prefill_cp_rank", "target_tp_rank", "target_pp_rank")
 
@@ -38,15 +44,16 @@ _QUERY = ("prefill_dp_rank", "prefill_cp_rank", "target_tp_rank", "target_pp_ran
 class BootstrapServer:
     """Serves one bootstrap table on its own thread. Port 0 takes a free one; `port` tells which."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, token: Token | None = None) -> None:
         """Bind and start; raises OSError when the port is taken, before any thread exists."""
         self._socket = open_listener(host, port, backlog=1024)
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
-            bootstrap_app(),
+            bootstrap_app() if token is None else Guarded(bootstrap_app(), token),
             log_config=None,  # the process that hosts it has set up logging
             access_log=False,
             lifespan="off",
+            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=1,
         )
         self._server = uvicorn.Server(config)
@@ -72,6 +79,22 @@ class BootstrapServer:
                     f"the bootstrap server on port {self.port} did not start within {START_DEADLINE_S:g} s"
                 )
             time.sleep(0.005)
+
+
+class Guarded:
+    """Lets callers through that show the token."""
+
+    def __init__(self, app: ASGIApp, token: Token) -> None:
+        self._app = app
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        shown = Headers(scope=scope).get("authorization")
+        if scope["path"] == "/health" or self._token.is_shown_by(shown):
+            await self._app(scope, receive, send)
+            return
+        refusal = PlainTextResponse("the token is missing or wrong", 401, {"WWW-Authenticate": "Bearer"})
+        await refusal(scope, receive, send)
 
 
 def bootstrap_app(clock: Callable[[], float] = time.monotonic) -> Starlette:

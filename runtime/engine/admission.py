@@ -12,9 +12,13 @@ from runtime.engine.request import Finish, GenerateInput
 def choose_lane(request: GenerateInput, num_lives: Sequence[int], *, by_room: bool) -> int:
     """The attention-DP rank that a request belongs to; `num_lives`: how many each has already.
 
-    A prefill engine takes the one that SGLang's decode side expects, which follows from the room
-    (`follow_bootstrap_room`). Everywhere else it is the one with the fewest requests.
+    The caller's wish comes first. SGLang fails a prefill request whose wish and room disagree, as its decode
+    side looks for the rank that follows from the room; ours asks the leader, which knows.
+    Without a wish a prefill engine takes the one that follows from the room (`follow_bootstrap_room`).
+    Everywhere else it is the one with the fewest requests.
     """
+    if request.routed_dp_rank is not None:
+        return request.routed_dp_rank
     if by_room and request.rendezvous is not None:
         return request.rendezvous.room % len(num_lives)
     return min(range(len(num_lives)), key=num_lives.__getitem__)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from runtime.bootstrap.client import BootstrapError, register_rank
 from runtime.bootstrap.registry import RankRecord
 from runtime.bootstrap.server import BootstrapServer
+from runtime.bootstrap.token import Token, TokenError, read_token
 from runtime.control.compat import Facts
 from runtime.engine.compute import Model
 from runtime.engine.decode import DecodeRole
@@ -119,21 +120,38 @@ def _role_opener(
     def open_role(desk: Desk) -> Role:
         if settings.mode is Mode.UNIFIED:
             return UnifiedRole(desk)
+        token = _bootstrap_token(settings)
         facts = Facts.of_pool(model.layout, settings.dtype, num_kv_heads=model.num_kv_heads)
         if settings.mode is Mode.DECODE:
-            decode = DecodeRole(desk, model=model, facts=facts, settings=settings, kv=kv, post=post)
+            decode = DecodeRole(
+                desk, model=model, facts=facts, settings=settings, kv=kv, post=post, token=token
+            )
             undo.callback(decode.close)
             return decode
         prefill = PrefillRole(desk, model=model, facts=facts, settings=settings, kv=kv, post=post)
         undo.callback(prefill.close)
-        _announce(settings, facts, prefill, kv.shape, undo)
+        _announce(settings, facts, prefill, kv.shape, token, undo)
         return prefill
 
     return open_role
 
 
+def _bootstrap_token(settings: EngineSettings) -> Token | None:
+    if settings.bootstrap_token_file is None:
+        return None
+    try:
+        return read_token(settings.bootstrap_token_file)
+    except TokenError as error:
+        raise EngineStartError(str(error)) from error
+
+
 def _announce(
-    settings: EngineSettings, facts: Facts, prefill: PrefillRole, shape: RankShape, undo: ExitStack
+    settings: EngineSettings,
+    facts: Facts,
+    prefill: PrefillRole,
+    shape: RankShape,
+    token: Token | None,
+    undo: ExitStack,
 ) -> None:
     """Open the port for decode engines, start the bootstrap server, and register every rank with it.
 
@@ -141,7 +159,7 @@ def _announce(
     """
     host, rank_port = advertised_host(settings.host), prefill.listen(settings.host)
     try:
-        bootstrap = BootstrapServer(settings.host, settings.bootstrap_port)
+        bootstrap = BootstrapServer(settings.host, settings.bootstrap_port, token)
     except OSError as error:
         where = f"{settings.host}:{settings.bootstrap_port}"
         raise EngineStartError(f"cannot serve the bootstrap port {where}: {error}") from error
@@ -161,6 +179,6 @@ def _announce(
             prefill_http_port=settings.port or None,
         )
         try:
-            register_rank(host, bootstrap.port, record)
+            register_rank(host, bootstrap.port, record, token)
         except BootstrapError as error:
             raise EngineStartError(f"cannot register prefill rank {rank}: {error}") from error

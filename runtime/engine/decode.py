@@ -14,6 +14,7 @@ from collections import deque
 from dataclasses import dataclass
 from functools import partial
 
+from runtime.bootstrap.token import Token
 from runtime.control.compat import Facts
 from runtime.control.messages import (
     MAX_TEXT_LEN,
@@ -66,7 +67,9 @@ class DecodeRole:
         settings: EngineSettings,
         kv: GroupKV,
         post: Post,
+        token: Token | None = None,
     ) -> None:
+        """`token`: what bootstrap servers of prefill instances want to be shown."""
         self._desk = desk
         self._model = model
         self._settings = settings
@@ -77,6 +80,7 @@ class DecodeRole:
             hello=_describe(model, facts, settings, kv),
             facts=facts,
             post=post,
+            token=token,
             lookup_timeout_s=settings.bootstrap_timeout_s,
             heartbeat_interval_s=settings.heartbeat_interval_s,
         )

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from runtime.bootstrap.client import BootstrapError, PrefillServer, find_prefill
+from runtime.bootstrap.client import BootstrapError, PrefillServer, TokenRefusedError, find_prefill
+from runtime.bootstrap.token import Token
 from runtime.control.compat import Facts, mismatch
 from runtime.control.messages import AbortDone, Hello, Message, Refused, RoomDone, RoomState, Welcome
 from runtime.control.network import ControlNetwork
@@ -64,6 +65,7 @@ class PrefillPeers:
         hello: Hello,
         facts: Facts,
         post: Post,
+        token: Token | None,
         lookup_timeout_s: float,
         heartbeat_interval_s: float,
     ) -> None:
@@ -71,6 +73,7 @@ class PrefillPeers:
         self._hello = hello
         self._facts = facts
         self._post = post
+        self._token = token
         self._lookup_timeout_s = lookup_timeout_s
         self._by_address: dict[Address, PrefillPeer] = {}
         self._by_link: dict[int, PrefillPeer] = {}
@@ -133,7 +136,9 @@ class PrefillPeers:
         host, port = peer.address
         deadline_s = time.monotonic() + self._lookup_timeout_s
         try:
-            server = find_prefill(host, port, deadline_s=deadline_s, stopped=self._stopped)
+            server = find_prefill(host, port, deadline_s=deadline_s, stopped=self._stopped, token=self._token)
+        except TokenRefusedError as error:
+            self._post(partial(self._lose, peer, str(error), 500))  # another try would end no better
         except BootstrapError as error:
             self._post(partial(self._lose, peer, str(error), 503))
         else:

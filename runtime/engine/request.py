@@ -59,6 +59,7 @@ class GenerateInput:
     sampling: SamplingParams
     rendezvous: Rendezvous | None = None  # None in unified mode
     num_top_logprobs: int | None = None  # None asks for no logprobs, 0 for the chosen token's alone
+    routed_dp_rank: int | None = None  # the attention-DP rank to compute it; None leaves it to the engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,7 @@ class EngineSettings:
     staging_block_mb: int | None  # None: one prefill chunk
     staging_pool_mb: int  # of a decode rank
     bootstrap_port: int
+    bootstrap_token_file: str | None  # None: whoever reaches the bootstrap server may call it
     page_size: int
     dtype: str
     device: str
@@ -99,6 +100,7 @@ def parse_settings(argv: Sequence[str] | None = None) -> EngineSettings:
     add("--staging-block-mb", type=_positive, help="of one staged block, MiB (default: one prefill chunk)")
     add("--staging-pool-mb", type=_positive, default=256, help="of a decode rank's staging pool, MiB")
     add("--disaggregation-bootstrap-port", dest="bootstrap_port", type=int, default=8998)
+    add("--bootstrap-token-file", metavar="FILE", help="what callers of the bootstrap server must know")
     add("--page-size", type=_positive, default=16, help="token slots per KV page")
     add("--dtype", choices=["float32", "bfloat16", "float16"], default="float32")
     add("--device", default="cpu")

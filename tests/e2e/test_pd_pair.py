@@ -29,12 +29,14 @@ class Prefill:
 
 
 @pytest.fixture(scope="module")
-def start_prefill(start_engine, tiny_llama) -> Callable[[], Prefill]:
-    def start() -> Prefill:
+def start_prefill(start_engine, tiny_llama) -> Callable[..., Prefill]:
+    def start(*flags: str) -> Prefill:
         with socket.create_server(("127.0.0.1", 0)) as sock:
             port = sock.getsockname()[1]
         mode = ("--disaggregation-mode", "prefill", "--disaggregation-bootstrap-port", str(port))
-        engine = start_engine("--model-path", str(tiny_llama), *_ENGINE, *mode, "--heartbeat-interval", "0.5")
+        engine = start_engine(
+            "--model-path", str(tiny_llama), *_ENGINE, *mode, "--heartbeat-interval", "0.5", *flags
+        )
         return Prefill(engine, port)
 
     return start
@@ -175,6 +177,36 @@ def test_another_page_size_is_refused_with_a_message_that_reaches_the_client(
     response = _generate(other, _body([1, 2, 3], 4, prefill))
     assert response.status_code == 500
     assert "prefill has the page size 8, decode 16" in response.text
+
+
+def test_a_bootstrap_server_with_a_token_serves_those_that_have_it(
+    pool, start_prefill, decode, start_engine, tiny_llama, tmp_path
+):
+    file = tmp_path / "token"
+    file.write_text("open-sesame\n")
+    token = ("--bootstrap-token-file", str(file))
+    prefill = start_prefill(*token)
+    friend = start_engine(
+        "--model-path", str(tiny_llama), *_ENGINE, "--disaggregation-mode", "decode", *token
+    )
+    refused = _generate(decode, _body([1, 2, 3], 4, prefill))
+    assert refused.status_code == 500
+    where = f"127.0.0.1:{prefill.bootstrap_port}"
+    assert (
+        f"bootstrap server {where} answered 401: it wants a token, and this engine has none" in refused.text
+    )
+    ours, theirs = _ask(pool, prefill, friend, [1, 2, 3], 4)
+    assert (ours.result().status_code, theirs.result().status_code) == (200, 200)
+    assert "sesame" not in prefill.engine.log + friend.log + refused.text
+
+
+def test_a_token_that_cannot_be_read_ends_the_start_with_its_file(run_engine_to_end, tiny_llama, tmp_path):
+    flags = ("--disaggregation-mode", "decode", "--bootstrap-token-file", str(tmp_path / "nothing"))
+    ended = run_engine_to_end("--model-path", str(tiny_llama), *flags)
+    assert ended.returncode == 1
+    assert f"cannot read the bootstrap token: [Errno 2] No such file or directory: '{tmp_path}/nothing'" in (
+        ended.stderr
+    )
 
 
 def test_a_taken_bootstrap_port_ends_the_start_with_its_number(run_engine_to_end, tiny_llama):

@@ -115,6 +115,21 @@ def _values_are_taken_as_they_are(topology: Topology) -> Iterable[Diagnostic]:
         )
 
 
+def _no_token_for_the_bootstrap_server(topology: Topology) -> Iterable[Diagnostic]:
+    """An error: who names a token counts on its being asked for."""
+    if topology.transfer.bootstrap_token_file is None:
+        return
+    path = ("transfer", "bootstrap_token_file")
+    yield Diagnostic(
+        code="PD362",
+        message="SGLang's bootstrap server asks for no token",
+        span=topology.source.key(*path),
+        path=dotted(path),
+        notes=("whoever reaches its port can register there, and have KV cache sent elsewhere",),
+        help="remove it, and let a firewall keep everybody but the nodes from the port",
+    )
+
+
 def _stages_fill_nodes(topology: Topology) -> Iterable[Diagnostic]:
     """`entrypoints/engine.py`, `_calculate_rank_ranges`: whole stages per node, or whole nodes per stage."""
     for role in topology.roles:
@@ -173,4 +188,5 @@ RULES: tuple[Rule, ...] = (
     Rule(code="PD257", check=_values_are_taken_as_they_are),
     Rule(code="PD258", check=_stages_fill_nodes),
     Rule(code="PD259", check=_attention_groups_fill_tp),
+    Rule(code="PD362", check=_no_token_for_the_bootstrap_server),
 )

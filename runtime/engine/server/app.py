@@ -27,6 +27,7 @@ from runtime.engine.server.http import (
 )
 from runtime.engine.server.openai_chat import plan_chat
 from runtime.engine.server.openai_completions import plan_completion
+from runtime.engine.server.routed_rank import HEADER, with_header
 from runtime.engine.server.state import ServerState
 from runtime.engine.server.status import StatusRoutes
 
@@ -35,6 +36,7 @@ log = logging.getLogger(__name__)
 Planner = Callable[[ServerState, Fields, str], Awaitable[PlannedRequest]]
 
 _RID_PREFIXES = {"/v1/chat/completions": "chatcmpl-", "/v1/completions": "cmpl-"}
+_OPENAI_ROUTES = frozenset(_RID_PREFIXES)
 _INTERNAL_ERROR = RequestError("internal error: see the log of this engine", status=500)
 
 
@@ -52,10 +54,11 @@ class GeneratingRoute:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await read_body(receive)
-        await run_while_connected(receive, self._answer(body, scope["request_id"], send))
+        rank = header(scope, HEADER) if scope["path"] in _OPENAI_ROUTES else None
+        await run_while_connected(receive, self._answer(body, rank, scope["request_id"], send))
 
-    async def _answer(self, body: bytes, request_id: str, send: Send) -> None:
-        planned = await self._plan(self._state, parse_object(body), request_id)
+    async def _answer(self, body: bytes, rank: str | None, request_id: str, send: Send) -> None:
+        planned = await self._plan(self._state, with_header(parse_object(body), rank), request_id)
         await answer(self._state, planned, send)
 
 

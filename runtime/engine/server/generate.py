@@ -15,6 +15,7 @@ from runtime.engine.server.generation import Generation, SequenceProgress
 from runtime.engine.server.http import stream_event
 from runtime.engine.server.prompts import Prompt, check_num_sequences, read_prompts, require_codec, tokenise
 from runtime.engine.server.rendezvous import read_rendezvous
+from runtime.engine.server.routed_rank import read_routed_rank
 from runtime.engine.server.sampling_fields import SamplingRequest, read_sglang_sampling
 from runtime.engine.server.sequences import SequencePlan, build_sequences, sequence_rids
 from runtime.engine.server.state import Codec, ServerState
@@ -43,6 +44,7 @@ async def plan_generate(state: ServerState, body: Fields, request_id: str) -> Pl
     num_prompts = len(prompts)
     check_num_sequences(num_prompts)
     rids = _read_rids(body, request_id, num_prompts)
+    routed_dp_rank = read_routed_rank(body, state.settings)
     rendezvous = read_rendezvous(body, state.settings, num_prompts=num_prompts)
     samplings = _read_samplings(body, num_prompts)
     num_top_logprobs = _read_logprobs(body, num_prompts)
@@ -53,6 +55,7 @@ async def plan_generate(state: ServerState, body: Fields, request_id: str) -> Pl
             token_ids=token_lists[index],
             sampling=samplings[index],
             rendezvous=rendezvous[index],
+            routed_dp_rank=routed_dp_rank,
             num_top_logprobs=num_top_logprobs[index],
         )
         for index in range(num_prompts)

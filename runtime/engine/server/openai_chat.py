@@ -23,6 +23,7 @@ from runtime.engine.server.openai_wire import (
 )
 from runtime.engine.server.prompts import require_codec
 from runtime.engine.server.rendezvous import read_rendezvous
+from runtime.engine.server.routed_rank import read_routed_rank
 from runtime.engine.server.sampling_fields import MAX_NEW_TOKENS, read_openai_sampling
 from runtime.engine.server.sequences import SequencePlan, build_sequences, sequence_rids
 from runtime.engine.server.state import Codec, ServedModel, ServerState
@@ -37,6 +38,7 @@ async def plan_chat(state: ServerState, body: Fields, request_id: str) -> Planne
     model = state.model
     codec = require_codec(model)
     num_choices = read_num_choices(body)
+    routed_dp_rank = read_routed_rank(body, state.settings)
     rendezvous = read_rendezvous(body, state.settings, num_prompts=1, num_choices=num_choices)
     num_top_logprobs = _read_logprobs(body)
     messages = read_messages(body)
@@ -49,6 +51,7 @@ async def plan_chat(state: ServerState, body: Fields, request_id: str) -> Planne
             token_ids=token_ids,
             sampling=sampling,
             rendezvous=rendezvous[choice],
+            routed_dp_rank=routed_dp_rank,
             num_top_logprobs=num_top_logprobs,
             choice=choice,
         )

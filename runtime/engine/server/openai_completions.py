@@ -23,6 +23,7 @@ from runtime.engine.server.openai_wire import (
 )
 from runtime.engine.server.prompts import Prompt, check_num_sequences, read_prompts, require_codec, tokenise
 from runtime.engine.server.rendezvous import read_rendezvous
+from runtime.engine.server.routed_rank import read_routed_rank
 from runtime.engine.server.sampling_fields import MAX_NEW_TOKENS, read_openai_sampling
 from runtime.engine.server.sequences import SequencePlan, build_sequences, sequence_rids
 from runtime.engine.server.state import Codec, ServedModel, ServerState
@@ -38,6 +39,7 @@ async def plan_completion(state: ServerState, body: Fields, request_id: str) -> 
     prompts, _ = read_prompts("prompt", body.raw("prompt"))
     num_choices = read_num_choices(body)
     check_num_sequences(len(prompts) * num_choices)
+    routed_dp_rank = read_routed_rank(body, state.settings)
     rendezvous = read_rendezvous(body, state.settings, num_prompts=len(prompts), num_choices=num_choices)
     max_tokens = body.integer("max_tokens", minimum=1, maximum=MAX_NEW_TOKENS)
     sampling = read_openai_sampling(body, max_new_tokens=max_tokens or _DEFAULT_MAX_TOKENS)
@@ -51,6 +53,7 @@ async def plan_completion(state: ServerState, body: Fields, request_id: str) -> 
             token_ids=token_lists[index // num_choices],
             sampling=sampling,
             rendezvous=rendezvous[index],
+            routed_dp_rank=routed_dp_rank,
             num_top_logprobs=num_top_logprobs,
             choice=index % num_choices,
         )

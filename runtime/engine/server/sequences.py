@@ -21,6 +21,7 @@ class SequencePlan:
     sampling: SamplingRequest
     rendezvous: Rendezvous | None
     num_top_logprobs: int | None
+    routed_dp_rank: int | None = None
     choice: int = 0
 
 
@@ -44,6 +45,7 @@ def _build(plan: SequencePlan, engine_rid: str, model: ServedModel) -> SequenceP
             sampling=params,
             rendezvous=plan.rendezvous,
             num_top_logprobs=plan.num_top_logprobs,
+            routed_dp_rank=plan.routed_dp_rank,
         ),
         assembly=TextAssembly(
             decoder=codec.decoder(skip_special_tokens=sampling.skip_special_tokens) if codec else None,

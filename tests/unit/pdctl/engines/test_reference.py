@@ -74,3 +74,10 @@ def test_threads_queues_plugin_and_staging_are_passed_on(process):
     decode = process(transfer, "decode-0.0")
     flags = ("--transfer-threads", "--transfer-queues", "--nixl-plugin", "--staging")
     assert [_value(decode, flag) for flag in flags] == ["8", "2", "LIBFABRIC", "off"]
+
+
+def test_of_the_token_the_command_line_has_only_where_it_lies(process):
+    transfer = "{backend: tcp, bootstrap_token_file: /etc/pdctl/bootstrap-token}"
+    for process_id in ("prefill-0.0", "decode-0.0"):
+        flag = _value(process(transfer, process_id), "--bootstrap-token-file")
+        assert flag == "/etc/pdctl/bootstrap-token"

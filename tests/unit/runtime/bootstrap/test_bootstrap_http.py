@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from runtime.bootstrap.client import BootstrapError, find_prefill, register_rank
+from runtime.bootstrap.client import BootstrapError, TokenRefusedError, find_prefill, register_rank
 from runtime.bootstrap.registry import RankRecord
 from runtime.bootstrap.server import MAX_BODY_BYTES, BootstrapServer
+from runtime.bootstrap.token import Token, read_token
 
 _RECORD = RankRecord(
     rank_ip="127.0.0.9",
@@ -134,6 +135,49 @@ def test_decode_waits_for_ranks_that_register_late(server):
     )
     late.join()
     assert found.rank_port == 4321
+
+
+@pytest.fixture
+def guarded(tmp_path) -> Iterator[tuple[BootstrapServer, Token]]:
+    file = tmp_path / "token"
+    file.write_text("open-sesame\n")
+    token = read_token(str(file))
+    server = BootstrapServer("127.0.0.1", 0, token)
+    yield server, token
+    server.close()
+
+
+def test_who_shows_the_token_registers_and_finds(guarded):
+    server, token = guarded
+    register_rank("127.0.0.1", server.port, _RECORD, token)
+    found = find_prefill("127.0.0.1", server.port, deadline_s=0.0, stopped=threading.Event(), token=token)
+    assert found.rank_port == 4321
+
+
+@pytest.mark.parametrize(
+    ("token", "wanted"),
+    [
+        (None, "a token, and this engine has none"),
+        (Token("open-sesam"), "another token than this engine's"),
+    ],
+)
+def test_who_doesnt_show_it_is_refused_at_once_and_told_why(guarded, token, wanted):
+    server, _ = guarded
+    later_s = time.monotonic() + 60.0
+    with pytest.raises(TokenRefusedError, match=f"127.0.0.1:{server.port} answered 401: it wants {wanted}"):
+        register_rank("127.0.0.1", server.port, _RECORD, token)
+    with pytest.raises(TokenRefusedError, match=wanted):
+        find_prefill("127.0.0.1", server.port, deadline_s=later_s, stopped=threading.Event(), token=token)
+
+
+def test_no_route_but_health_is_open_without_the_token(guarded):
+    server, _ = guarded
+    assert _call(server, "GET", "/health") == (200, "OK")
+    refused = (401, "the token is missing or wrong")
+    assert _call(server, "GET", _SHAPE) == refused
+    assert _call(server, "POST", "/register_dp_rank", {"bootstrap_room": 1, "dp_rank": 0}) == refused
+    assert _call(server, "POST", "/query_dp_ranks", {"bootstrap_rooms": [1]}) == refused
+    assert _call(server, "GET", "/nowhere") == refused
 
 
 def test_a_server_that_splits_layers_is_refused_in_words(server):

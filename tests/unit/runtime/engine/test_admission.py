@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from runtime.engine.admission import choose_lane
@@ -24,3 +26,8 @@ def test_elsewhere_it_is_the_one_with_the_fewest_requests(room):
 
 def test_a_request_without_a_room_goes_to_the_fewest_on_prefill_too():
     assert choose_lane(_request(None), [3, 1, 2], by_room=True) == 1
+
+
+@pytest.mark.parametrize("by_room", [True, False])
+def test_the_callers_wish_comes_before_room_and_load(by_room):
+    assert choose_lane(replace(_request(5), routed_dp_rank=3), [0, 0, 0, 9], by_room=by_room) == 3

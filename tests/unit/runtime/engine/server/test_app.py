@@ -163,3 +163,10 @@ def test_half_a_request_without_its_room_is_sent_to_the_router(start_server, mod
             8998,
             77,
         )
+
+
+@pytest.mark.parametrize(("path", "status"), [("/generate", 200), ("/v1/completions", 400)])
+def test_the_header_of_a_rank_counts_on_openais_routes_alone(client, path, status):
+    body = {"text": "a", "prompt": "a", "model": "m"}
+    answer = client.post(path, json=body, headers={"X-Data-Parallel-Rank": "1"})
+    assert answer.status_code == status, answer.text
