@@ -59,7 +59,7 @@ def _lead(settings: EngineSettings, argv: Sequence[str]) -> int:
 
 def _follow(settings: EngineSettings, argv: Sequence[str]) -> int:
     """Be the first rank of a further node, which has no port of its own."""
-    stop_after_the_leader()
+    stop_after_the_leader(settings)
     node = start_others(settings, argv, on_lost=end_process)
     exit_code = _run_rank(node.settings, node)
     node.others.close()

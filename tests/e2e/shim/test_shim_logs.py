@@ -74,7 +74,7 @@ def test_a_process_without_output_or_without_any_run_has_no_lines(node):
 
 
 def test_following_goes_on_over_rotation_and_into_the_next_run(node, follow, tmp_path):
-    """Nothing is written while the shim rotates, and it rotates once between two looks: else lines may be lost."""
+    """Nothing is written while the shim rotates, and it rotates once between two looks: else lines may go."""
     program = (
         "import os, time\n"
         "for start in range(0, 400, 80):\n"
