@@ -133,6 +133,8 @@ def pdctl(tmp_path_factory: pytest.TempPathFactory):
 def router_url(request: pytest.FixtureRequest, pdctl, free_port) -> Iterator[str]:
     """`topologies/laptop_1p1d.yaml`, brought up with either router."""
     ports = {key: free_port() for key in PORT_KEYS}
+    if request.param == "sglang_router":
+        ports["router.metrics_port"] = free_port()
     sets = [word for key, port in ports.items() for word in ("--set", f"{key}={port}")]
     sets += ["--set", f"router.kind={request.param}", "--set", "transfer.verify_kv=true"]
     up = pdctl("up", "topologies/laptop_1p1d.yaml", *sets)
