@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 # For pip, such as an index with CPU builds of torch.
 PIP_ARGS ?=
+# Files of tests at a time: many wait more than they compute. 0 runs all in one process.
+JOBS ?= 2
 BIN := $(VENV)/bin
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -21,7 +23,7 @@ demo: setup
 # As root on Debian it installs the packages that tests start programs of.
 test: setup
 	tests/testbed/packages.sh
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder
 
 lint: setup
 	$(BIN)/ruff check .

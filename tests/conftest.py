@@ -1,5 +1,5 @@
 """Golden files: what users see is compared with a file; `--update-golden` writes what is seen now.
-And real hosts: machines of their own on this one, for all tests that go over ssh.
+And what tests with real processes share: hosts of their own on this machine, ports, waiting.
 """
 
 from __future__ import annotations
@@ -15,13 +15,31 @@ import pytest
 
 from tests.testbed.hosts.host_set import DEBIAN_PACKAGES, HostSet, missing_programs, new_hosts
 from tests.testbed.hosts.host_spec import HostSpec
+from tests.testbed.ports import open_claims
+from tests.testbed.waiting import wait_until
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
 def pytest_configure() -> None:
-    """A test run in the background of a shell ignores Ctrl-C, and so would every process that tests start."""
+    """What every process that tests start takes over from this one."""
+    # A test run in the background of a shell ignores Ctrl-C, one under nohup hang-ups.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    # Tests start our programs a thousand times: without byte code, each would compile them anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+    # Threads of several processes that wait for each other on few cores take each other's time.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What two processes of pytest share out: files, and as one all that ask the parsers of SGLang."""
+    for item in items:
+        is_asking = "real_parser" in getattr(item, "fixturenames", ())
+        group = "sglang-parsers" if is_asking else item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -61,3 +79,16 @@ def make_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..
 def two_hosts(make_hosts: Callable[..., HostSet]) -> HostSet:
     """`h1` and `h2`, plain, shared by all tests that leave hosts as they were."""
     return make_hosts(h1=HostSpec(), h2=HostSpec())
+
+
+@pytest.fixture(scope="session")
+def free_port() -> Iterator[Callable[..., int]]:
+    """`free_port()` is nobody else's while the tests run; `free_port(2)` is the first of two neighbours."""
+    with open_claims() as claims:
+        yield claims.take
+
+
+@pytest.fixture(scope="session", name="wait_until")
+def waiting() -> Callable[..., object]:
+    """`wait_until(look, "what", timeout_s=60)` gives what `look` gave when it gave something true."""
+    return wait_until

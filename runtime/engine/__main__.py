@@ -55,7 +55,7 @@ def _lead(settings: EngineSettings) -> int:
 
 def _follow(settings: EngineSettings) -> int:
     """Be the first rank of a further node, which has no port of its own."""
-    stop_after_the_leader()
+    stop_after_the_leader(settings)
     node = _start_others(settings)
     from runtime.engine.ranks.worker import run_rank
 

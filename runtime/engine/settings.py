@@ -50,6 +50,7 @@ class EngineSettings:
     bootstrap_timeout_s: float  # both sides: until the other side has announced itself and its pages
     waiting_timeout_s: float  # decode: from pages announced to the last byte
     heartbeat_interval_s: float
+    shutdown_grace_s: float  # for running requests, after the first signal to stop
     verify_kv: bool
     log_level: str
     pad_kv_heads: int | None  # heads of zeros up to this many; None: as the model has them
@@ -118,6 +119,7 @@ def parse_settings(argv: Sequence[str] | None = None) -> EngineSettings:
     add("--bootstrap-timeout", dest="bootstrap_timeout_s", type=float, default=300.0, metavar="SECONDS")
     add("--waiting-timeout", dest="waiting_timeout_s", type=float, default=300.0, metavar="SECONDS")
     add("--heartbeat-interval", dest="heartbeat_interval_s", type=float, default=5.0, metavar="SECONDS")
+    add("--shutdown-grace", dest="shutdown_grace_s", type=float, default=5.0, metavar="SECONDS")
     add("--verify-kv", action="store_true", help="checksum the KV of every request on both sides")
     add(
         "--log-level",

@@ -15,6 +15,7 @@ from . import jsontext
 from .record import OUTPUT, OUTPUT_ROTATED, RequestError, check_name, run_ids
 
 POLL_S = 0.1
+CUT_DEADLINE_S = 1.0
 BEAT_S = 10.0  # a connection whose other end vanished is only noticed by sending something
 CHUNK_BYTES = 256 << 10
 MAX_LINE_BYTES = 64 << 10  # longer ones come in pieces
@@ -130,9 +131,10 @@ class Reader:
         rotation = self._rotated_inode()
         if rotation != self._rotation:
             self._rotation = rotation
-            self._partial += self._read(OUTPUT_ROTATED, self._offset)
+            rest = self._read(OUTPUT_ROTATED, self._offset)
+            self._partial += rest
+            self._wait_for_cut(self._offset + len(rest))
             self._offset = 0
-            time.sleep(POLL_S / 10)  # the copy appears a moment before the original is cut
         fresh = self._read(OUTPUT, self._offset)
         self._offset += len(fresh)
         *lines, self._partial = (self._partial + fresh).split(b"\n")
@@ -140,6 +142,18 @@ class Reader:
             lines.append(self._partial)
             self._partial = b""
         return lines
+
+    def _wait_for_cut(self, num_bytes_read: int) -> None:
+        """The copy appears a moment before the original is cut, which until then is no shorter."""
+        deadline = time.monotonic() + CUT_DEADLINE_S
+        while self._size() >= num_bytes_read > 0 and time.monotonic() < deadline:
+            time.sleep(POLL_S / 10)
+
+    def _size(self) -> int:
+        try:
+            return os.stat(self._path(OUTPUT)).st_size
+        except FileNotFoundError:
+            return 0
 
     def _read(self, name: str, offset: int) -> bytes:
         chunks = []

@@ -242,8 +242,8 @@ def _wait_until_ready(process: ForkedProcess) -> int:
     ends = time.monotonic() + _START_DEADLINE_S
     while time.monotonic() < ends:
         log = process.log_path.read_text(errors="replace")
-        for line in log.splitlines():
-            if line.startswith("ready: "):
+        for line in log.splitlines(keepends=True):
+            if line.startswith("ready: ") and line.endswith("\n"):
                 return int(line.split()[2].rpartition(":")[2])
         assert process.poll() is None, f"the engine ended with {process.poll()}:\n{log}"
         time.sleep(0.05)

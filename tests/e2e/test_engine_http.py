@@ -12,16 +12,11 @@ import time
 import httpx
 import pytest
 
+from tests.testbed.waiting import wait_until
+
 pytestmark = pytest.mark.slow
 
 ENDLESS = {"max_new_tokens": 16_000, "temperature": 0, "ignore_eos": True}
-
-
-def wait_until(condition, deadline_s=20.0):
-    ends = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < ends, "the condition never came true"
-        time.sleep(0.02)
 
 
 def stats_of(client):
@@ -129,16 +124,17 @@ def test_a_client_that_leaves_its_stream_frees_its_pages(http, tiny_engine):
     body = {"text": "a", "sampling_params": ENDLESS, "stream": True}
     with httpx.stream("POST", f"{tiny_engine.url}/generate", json=body) as reply:
         next(reply.iter_bytes())
-    wait_until(lambda: is_idle(http))
-    assert stats_of(http)["num_aborted"] == num_aborted + 1
+    wait_until(lambda: is_idle(http) and stats_of(http)["num_aborted"] == num_aborted + 1)
 
 
 def test_a_client_that_leaves_while_it_waits_frees_its_pages(http, tiny_engine):
     num_aborted = stats_of(http)["num_aborted"]
-    with pytest.raises(httpx.ReadTimeout):
-        httpx.post(f"{tiny_engine.url}/generate", json={"text": "a", "sampling_params": ENDLESS}, timeout=0.5)
-    wait_until(lambda: is_idle(http))
-    assert stats_of(http)["num_aborted"] == num_aborted + 1
+    body = json.dumps({"text": "a", "sampling_params": ENDLESS})
+    head = f"POST /generate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", tiny_engine.port)) as client:
+        client.sendall((head + body).encode())
+        wait_until(lambda: stats_of(http)["num_running"] == 1, "it waits")
+    wait_until(lambda: is_idle(http) and stats_of(http)["num_aborted"] == num_aborted + 1)
 
 
 def test_health_answers_while_long_prompts_are_computed(http, tiny_engine):
@@ -148,15 +144,12 @@ def test_health_answers_while_long_prompts_are_computed(http, tiny_engine):
     threads = [threading.Thread(target=long_prompt, args=(index,)) for index in range(4)]
     for thread in threads:
         thread.start()
-    slowest_s, num_polls = 0.0, 0
-    with httpx.Client(base_url=tiny_engine.url, timeout=5) as client:
+    num_answers_meanwhile = 0
+    with httpx.Client(base_url=tiny_engine.url, timeout=60) as client:
         while any(thread.is_alive() for thread in threads):
-            started = time.monotonic()
             assert client.get("/health").status_code == 200
-            slowest_s = max(slowest_s, time.monotonic() - started)
-            num_polls += 1
-    assert num_polls > 3
-    assert slowest_s < 2.0
+            num_answers_meanwhile += all(thread.is_alive() for thread in threads)
+    assert num_answers_meanwhile > 0
 
 
 def test_metrics_and_facts_count_the_requests(http):
@@ -173,14 +166,17 @@ def test_facts_name_a_folder_from_which_a_router_can_load_the_tokenizer(http, ti
     assert (facts["model_type"], facts["architectures"]) == ("llama", ["LlamaForCausalLM"])
 
 
-def test_a_taken_port_is_one_line_and_exit_1_before_anything_slow(run_engine_to_end, tiny_llama):
+def test_a_taken_port_is_one_line_and_exit_1_before_anything_slow(run_engine_to_end, tiny_llama, monkeypatch):
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")  # a line for each module that is loaded
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         port = stranger.getsockname()[1]
-        started = time.monotonic()
         ended = run_engine_to_end("--model-path", str(tiny_llama), "--port", str(port))
-        elapsed_s = time.monotonic() - started
-    assert (ended.returncode, ended.stderr) == (1, f"error: port 127.0.0.1:{port} is taken\n")
-    assert elapsed_s < 3.0, "torch must not be imported for this"
+    loaded, said = [], []
+    for line in ended.stderr.splitlines():
+        (loaded if line.startswith("import time:") else said).append(line)
+    assert (ended.returncode, said) == (1, [f"error: port 127.0.0.1:{port} is taken"])
+    assert "argparse" in "".join(loaded)
+    assert [line for line in loaded if line.rpartition("|")[2].strip() in ("torch", "transformers")] == []
 
 
 def test_a_taken_bootstrap_port_is_one_line_and_exit_1(run_engine_to_end, tiny_llama):
@@ -225,7 +221,7 @@ def test_a_model_that_cannot_be_served_is_one_line_and_exit_1(run_engine_to_end,
 
 
 def test_sigterm_lets_a_short_request_finish_and_exits_0(start_engine, tiny_llama):
-    engine = start_engine("--model-path", str(tiny_llama))
+    engine = start_engine("--model-path", str(tiny_llama), "--shutdown-grace", "100")
     with httpx.Client(base_url=engine.url, timeout=30) as client:
         body = {"text": "a", "sampling_params": ENDLESS | {"max_new_tokens": 300}, "stream": True}
         with client.stream("POST", "/generate", json=body) as reply:
@@ -235,42 +231,40 @@ def test_sigterm_lets_a_short_request_finish_and_exits_0(start_engine, tiny_llam
             text += "".join(parts)
     last = json.loads(text.split("\n\n")[-3].removeprefix("data: "))
     assert last["meta_info"]["finish_reason"] == {"type": "length", "length": 300}
-    assert engine.wait(10) == 0
+    assert engine.wait(60) == 0
     assert engine.log.startswith(f"ready: unified 127.0.0.1:{engine.port} ")
     assert "Traceback" not in engine.log
 
 
 def test_sigterm_aborts_a_long_request_after_the_grace_with_an_error_event(start_engine, tiny_llama):
-    engine = start_engine("--model-path", str(tiny_llama))
-    started = time.monotonic()
+    engine = start_engine("--model-path", str(tiny_llama), "--shutdown-grace", "1")
     with httpx.Client(base_url=engine.url, timeout=30) as client:
         body = {"text": "a", "sampling_params": ENDLESS, "stream": True}
         with client.stream("POST", "/generate", json=body) as reply:
             parts = reply.iter_text()
             next(parts)
+            told_s = time.monotonic()
             engine.signal(signal.SIGTERM)
             text = "".join(parts)
     error = json.loads(text.split("\n\n")[-3].removeprefix("data: "))["error"]
     assert (error["code"], error["message"]) == (503, "the engine is shutting down")
-    assert engine.wait(10) == 0
-    assert 4.5 < time.monotonic() - started < 12
+    assert engine.wait(60) == 0
+    assert time.monotonic() - told_s >= 1
     assert "Traceback" not in engine.log
 
 
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_exits_at_once(start_engine, tiny_llama, second):
-    engine = start_engine("--model-path", str(tiny_llama))
+    engine = start_engine("--model-path", str(tiny_llama), "--shutdown-grace", "100")
     with httpx.Client(base_url=engine.url, timeout=30) as client:
         body = {"text": "a", "sampling_params": ENDLESS, "stream": True}
         with client.stream("POST", "/generate", json=body) as reply:
             parts = reply.iter_text()  # held: an iterator that is dropped closes the connection
             next(parts)
             engine.signal(signal.SIGTERM)
-            time.sleep(0.3)
-            started = time.monotonic()
+            wait_until(lambda: "SIGTERM: finishing running requests for at most 100 s" in engine.log)
             engine.signal(second)
-            assert engine.wait(5) == 128 + second
-    assert time.monotonic() - started < 1.0
+            assert engine.wait(60) == 128 + second
 
 
 @pytest.mark.parametrize("delay_s", [0.01, 0.05, 0.1, 0.15, 0.2])
@@ -278,5 +272,5 @@ def test_sigterm_while_the_model_loads_ends_at_once(tiny_llama, spawn_engine, de
     process = spawn_engine("--model-path", str(tiny_llama))
     time.sleep(delay_s)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(10) in (0, -signal.SIGTERM)  # the latter: no handler was there yet
+    assert process.wait(60) in (0, -signal.SIGTERM)  # the latter: no handler was there yet
     assert "Traceback" not in process.log_path.read_text()

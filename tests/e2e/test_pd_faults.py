@@ -5,12 +5,12 @@ Both engines are real processes. Where a peer has to misbehave, the test is the 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import queue
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -38,6 +38,7 @@ from runtime.control.rooms import KVPoll
 from runtime.engine.ranks.ways import Endpoints
 from runtime.transfer.base import POOL
 from runtime.transfer.plugins import load_backend
+from tests.testbed.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -69,7 +70,7 @@ class Decode:
     def __init__(self, bootstrap_port: int) -> None:
         self.heard: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._is_up = threading.Event()
-        self._network = ControlNetwork(self, heartbeat_interval_s=0.5)
+        self._network = ControlNetwork(self, heartbeat_interval_s=60.0)
         self._backend = load_backend("tcp")(
             host="127.0.0.1", advertised_host="127.0.0.1", stall_timeout_s=5.0
         )
@@ -77,7 +78,7 @@ class Decode:
         self._backend.register(POOL, memoryview(self.memory))
         found = find_prefill("127.0.0.1", bootstrap_port, deadline_s=0.0, stopped=threading.Event())
         self._link_id = self._network.dial(found.rank_ip, found.rank_port)
-        assert self._is_up.wait(10)
+        assert self._is_up.wait(60)
         self.say(_hello(Endpoints(backend=self._backend.endpoint(), staging=None).pack()))
         assert isinstance(self.hear(), Welcome)
 
@@ -94,7 +95,7 @@ class Decode:
         self._network.send(self._link_id, message)
 
     def hear(self) -> Message:
-        return self.heard.get(timeout=20)
+        return self.heard.get(timeout=60)
 
     def allow(self, ticket: int) -> None:
         self._backend.allow(ticket, Everywhere())
@@ -131,9 +132,9 @@ class Pair:
 
 
 @pytest.fixture(scope="module")
-def start_pair(start_engine, tiny_llama) -> Callable[..., Pair]:
+def start_pair(start_engine, tiny_llama, free_port) -> Callable[..., Pair]:
     def start(*flags: str) -> Pair:
-        port = _free_port()
+        port = free_port()
         common = ("--model-path", str(tiny_llama), *_FLAGS, *flags)
         at = ("--disaggregation-bootstrap-port", str(port))
         return Pair(
@@ -161,7 +162,7 @@ def scripted(pair) -> Iterator[Decode]:
     peer = Decode(pair.bootstrap_port)
     yield peer
     peer.hang_up()
-    _wait_until(pair.is_empty)
+    wait_until(pair.is_empty)
 
 
 @pytest.fixture
@@ -170,14 +171,14 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-def test_a_bootstrap_time_out_is_told_by_the_half_that_waited(pool, hurried):
+def test_a_bootstrap_time_out_is_told_by_the_half_that_waited(pool, hurried, free_port):
     alone = pool.submit(_generate, hurried.prefill, hurried.body())
     other = pool.submit(_generate, hurried.decode, hurried.body())
-    nobody = pool.submit(_generate, hurried.decode, hurried.body() | {"bootstrap_port": _free_port()})
+    nobody = pool.submit(_generate, hurried.decode, hurried.body() | {"bootstrap_port": free_port()})
     assert "no decode instance opened room" in _refusal(alone, 503)
     _refusal(other, 503)
     _refusal(nobody, 503)
-    _wait_until(hurried.is_empty)
+    wait_until(hurried.is_empty)
 
 
 def test_kv_that_does_not_arrive_in_time_is_an_error_and_its_pages_are_free(pool, hurried):
@@ -188,7 +189,7 @@ def test_kv_that_does_not_arrive_in_time_is_an_error_and_its_pages_are_free(pool
         assert "did not arrive from" in _refusal(theirs, 503)
     finally:
         hurried.prefill.signal(signal.SIGCONT)
-    _wait_until(hurried.is_empty)
+    wait_until(hurried.is_empty)
     assert _statuses(hurried.both(pool, hurried.body())) == [200, 200]
 
 
@@ -197,19 +198,19 @@ def test_a_full_receiver_lets_requests_wait_and_serves_them_all(pool, pair):
     prompt = [7] * (_PAGE_SIZE * _NUM_PAGES // 8)
     halves = [pair.both(pool, pair.body(prompt, num_tokens=60)) for _ in range(12)]
     assert all(_statuses(one) == [200, 200] for one in halves)
-    _wait_until(pair.is_empty)
+    wait_until(pair.is_empty)
 
 
 def test_a_prompt_that_no_receiver_can_hold_is_refused_on_both_sides(pool, pair):
     halves = pair.both(pool, pair.body([7] * (_PAGE_SIZE * _NUM_PAGES + 1)))
     assert all(status in (400, 503) for status in _statuses(halves))
-    _wait_until(pair.is_empty)
+    wait_until(pair.is_empty)
 
 
 def test_a_room_id_in_use_is_refused_and_can_be_used_again_afterwards(pool, pair):
     body = pair.body()
     ours = pool.submit(_generate, pair.prefill, body)
-    _wait_until(lambda: _stats(pair.prefill)["num_handshaking"] == 1)
+    wait_until(lambda: _stats(pair.prefill)["num_handshaking"] == 1)
     assert "is in use by another request" in _refusal(pool.submit(_generate, pair.prefill, body), 400)
     theirs = pool.submit(_generate, pair.decode, body)
     assert _statuses((ours, theirs)) == [200, 200]
@@ -270,9 +271,9 @@ def test_ten_thousand_rooms_opened_and_abandoned_leave_nothing(pair):
                 peer.say(AbortRoom(room=room, ticket=room, reason="changed my mind"))
             assert {peer.hear() for _ in rooms} == {AbortDone(room=room, ticket=room) for room in rooms}
         else:
-            _wait_until(lambda: _stats(pair.prefill)["extra"]["num_rooms"] == 5_000)
+            wait_until(lambda: _stats(pair.prefill)["extra"]["num_rooms"] == 5_000)
         peer.hang_up()
-        _wait_until(pair.is_empty)
+        wait_until(pair.is_empty)
 
 
 def _is_failed(message: Message, ticket: int) -> bool:
@@ -324,22 +325,9 @@ def _is_empty(engine: Any) -> bool:
 
 def _listening(pid: int) -> list[int]:
     """The TCP ports that a process listens on."""
-    inodes = {
-        str(fd.readlink())[8:-1]
-        for fd in Path(f"/proc/{pid}/fd").iterdir()
-        if str(fd.readlink()).startswith("socket:")
-    }
+    inodes = set()
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            inodes.add(str(fd.readlink()).removeprefix("socket:[").removesuffix("]"))
     rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return [int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A" and row[9] in inodes]
-
-
-def _wait_until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "the condition did not come true"
-        time.sleep(0.02)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return sock.getsockname()[1]

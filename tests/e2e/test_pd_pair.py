@@ -7,7 +7,6 @@ import random
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,6 +14,8 @@ from typing import Any
 
 import httpx
 import pytest
+
+from tests.testbed.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -29,10 +30,9 @@ class Prefill:
 
 
 @pytest.fixture(scope="module")
-def start_prefill(start_engine, tiny_llama) -> Callable[..., Prefill]:
+def start_prefill(start_engine, tiny_llama, free_port) -> Callable[..., Prefill]:
     def start(*flags: str) -> Prefill:
-        with socket.create_server(("127.0.0.1", 0)) as sock:
-            port = sock.getsockname()[1]
+        port = free_port()
         mode = ("--disaggregation-mode", "prefill", "--disaggregation-bootstrap-port", str(port))
         engine = start_engine(
             "--model-path", str(tiny_llama), *_ENGINE, *mode, "--heartbeat-interval", "0.5", *flags
@@ -81,14 +81,7 @@ def _ask(pool, prefill: Prefill, decode: Any, prompt: list[int], num_tokens: int
 
 
 def _stats(engine: Any) -> dict[str, Any]:
-    return httpx.get(f"{engine.url}/server_info", timeout=10).json()["stats"]
-
-
-def _wait_until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "the condition did not come true"
-        time.sleep(0.02)
+    return httpx.get(f"{engine.url}/server_info", timeout=60).json()["stats"]
 
 
 def _is_empty(engine: Any) -> bool:
@@ -107,7 +100,7 @@ def test_the_pair_says_what_the_unified_engine_says(pool, prefill, decode, tiny_
     for (ours, theirs), one in zip(pairs, alone, strict=True):
         assert ours.result().status_code == 200
         assert theirs.result().json()["text"] == one.result().json()["text"]
-    _wait_until(lambda: _is_empty(prefill.engine) and _is_empty(decode))
+    wait_until(lambda: _is_empty(prefill.engine) and _is_empty(decode))
 
 
 def test_a_client_that_hangs_up_ends_both_halves(prefill, decode):
@@ -117,8 +110,8 @@ def test_a_client_that_hangs_up_ends_both_halves(prefill, decode):
     with httpx.stream("POST", f"{decode.url}/generate", json=body, timeout=30) as response:
         lines = response.iter_lines()  # the connection closes with the iterator
         next(lines)
-        _wait_until(lambda: _stats(decode)["num_running"] == 1)
-    _wait_until(lambda: _is_empty(prefill.engine) and _is_empty(decode))
+        wait_until(lambda: _stats(decode)["num_running"] == 1)
+    wait_until(lambda: _is_empty(prefill.engine) and _is_empty(decode))
     leg.join()
 
 
@@ -127,29 +120,28 @@ def test_prefill_killed_in_a_transfer_is_an_error_at_once_and_decode_serves_on(
 ):
     doomed = start_prefill()
     ours, theirs = _ask(pool, doomed, decode, [1] * 12_000, 8)
-    _wait_until(lambda: _stats(decode)["num_transferring"] == 1)
+    wait_until(lambda: _stats(decode)["num_transferring"] == 1)
     other = _ask(pool, prefill, decode, [5, 6, 7], 16)[1]
     doomed.engine.signal(signal.SIGKILL)
-    killed_s = time.monotonic()
     response = theirs.result()
-    assert time.monotonic() - killed_s < 3.0
     assert response.status_code == 503
+    # At once: a moment later, it would be a peer that has been silent.
     assert f"lost the prefill instance 127.0.0.1:{doomed.bootstrap_port}" in response.text
     assert isinstance(ours.exception(), httpx.TransportError)
     assert other.result().status_code == 200
-    _wait_until(lambda: _is_empty(decode))
+    wait_until(lambda: _is_empty(decode))
 
 
 def test_a_prefill_that_stops_without_dying_is_noticed_by_its_heartbeat(pool, start_prefill, decode):
     stopped = start_prefill()
     ours, theirs = _ask(pool, stopped, decode, [1] * 12_000, 8)
-    _wait_until(lambda: _stats(decode)["num_transferring"] == 1)
+    wait_until(lambda: _stats(decode)["num_transferring"] == 1)
     stopped.engine.signal(signal.SIGSTOP)
     try:
-        response = theirs.result(timeout=10)
+        response = theirs.result(timeout=60)
         assert response.status_code == 503
         assert "the peer was silent for 1.5 s" in response.text
-        _wait_until(lambda: _is_empty(decode))
+        wait_until(lambda: _is_empty(decode))
     finally:
         stopped.engine.signal(signal.SIGKILL)
     assert isinstance(ours.exception(), httpx.TransportError)
@@ -158,13 +150,14 @@ def test_a_prefill_that_stops_without_dying_is_noticed_by_its_heartbeat(pool, st
 def test_decode_killed_frees_everything_on_prefill(pool, prefill, start_engine, tiny_llama):
     doomed = start_engine("--model-path", str(tiny_llama), *_ENGINE, "--disaggregation-mode", "decode")
     ours, theirs = _ask(pool, prefill, doomed, [1] * 12_000, 8)
-    _wait_until(lambda: _stats(prefill.engine)["num_transferring"] == 1)
+    wait_until(lambda: _stats(prefill.engine)["num_transferring"] == 1)
     doomed.signal(signal.SIGKILL)
     response = ours.result()
     assert response.status_code == 503
-    assert "lost the decode instance" in response.text
+    # Whichever connection tells first.
+    assert any(why in response.text for why in ("lost the decode instance", "the KV transfer failed"))
     assert isinstance(theirs.exception(), httpx.TransportError)
-    _wait_until(lambda: _is_empty(prefill.engine))
+    wait_until(lambda: _is_empty(prefill.engine))
 
 
 def test_another_page_size_is_refused_with_a_message_that_reaches_the_client(

@@ -11,8 +11,6 @@ import collections
 import itertools
 import json
 import random
-import socket
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,8 @@ from typing import Any
 
 import httpx
 import pytest
+
+from tests.testbed.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -43,10 +43,9 @@ class Pair:
 
 
 @pytest.fixture(scope="module")
-def start_pair(start_engine, tiny_llama) -> Callable[..., Pair]:
+def start_pair(start_engine, tiny_llama, free_port) -> Callable[..., Pair]:
     def start(prefill: tuple[str, ...] = (), decode: tuple[str, ...] = ()) -> Pair:
-        with socket.create_server(("127.0.0.1", 0)) as sock:
-            port = sock.getsockname()[1]
+        port = free_port()
         common = ("--model-path", str(tiny_llama), *_ENGINE, "--disaggregation-bootstrap-port", str(port))
         return Pair(
             start_engine(*common, "--disaggregation-mode", "prefill", *prefill),
@@ -79,11 +78,11 @@ def test_unequal_splits_with_staging_leave_nothing(start_pair, prompts):
 def _soak(pair: Pair, prompts: Prompts, *, num_requests: int) -> None:
     rooms = itertools.count(1)
     asyncio.run(Soak(pair, prompts, rooms, seed=1).run(100))  # what is opened once, is open now
-    _wait_until(lambda: _is_empty(pair))
+    wait_until(lambda: _is_empty(pair))
     before = _usage(pair)
     outcomes = asyncio.run(Soak(pair, prompts, rooms, seed=2).run(num_requests))
-    _wait_until(lambda: _is_empty(pair))
-    _wait_until(lambda: _has_no_more(_usage(pair), before))
+    wait_until(lambda: _is_empty(pair))
+    wait_until(lambda: _has_no_more(_usage(pair), before))
     assert outcomes["answered"] > num_requests // 2
     assert outcomes["given up"] > num_requests // 10
 
@@ -210,10 +209,3 @@ def _num_sockets(pid: int) -> int:
 
 def _children(pid: int) -> list[int]:
     return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def _wait_until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "the condition did not come true"
-        time.sleep(0.05)

@@ -25,7 +25,7 @@ from runtime.engine.server.listen import listen_on
 from runtime.engine.settings import EngineSettings
 
 STOP_TIMEOUT_S = 10.0
-GRACE_S = 10.0  # for the leader, which is stopped at the same time, to finish what it runs
+_AFTER_GRACE_S = 5.0  # for the leader to end, once its running requests had their time
 
 _log = logging.getLogger(__name__)
 
@@ -128,16 +128,17 @@ def _live_no_longer_than_the_parent() -> None:
     threading.Thread(target=_end_with_the_parent, name="parent-watch", daemon=True).start()
 
 
-def stop_after_the_leader() -> None:
+def stop_after_the_leader(settings: EngineSettings) -> None:
     """In the first rank of a further node: the leader got the same signal, and says when work is done."""
+    patience_s = settings.shutdown_grace_s + _AFTER_GRACE_S
     signals = {signal.SIGTERM, signal.SIGINT}
     # The main thread waits in native code, where Python runs no handler of its own.
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
 
     def wait() -> None:
         number = signal.sigwait(signals)
-        _log.info("%s: waiting at most %g s for the leader", signal.Signals(number).name, GRACE_S)
-        time.sleep(GRACE_S)
+        _log.info("%s: waiting at most %g s for the leader", signal.Signals(number).name, patience_s)
+        time.sleep(patience_s)
         os._exit(0)
 
     threading.Thread(target=wait, name="signal-watch", daemon=True).start()

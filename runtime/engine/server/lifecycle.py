@@ -23,7 +23,6 @@ from runtime.engine.settings import EngineSettings, Mode
 
 log = logging.getLogger(__name__)
 
-GRACE_S = 5.0  # for running requests, after the first signal to stop
 _AFTER_GRACE_S = 2.0  # for the error answers of aborted requests to reach their clients
 _KEEP_ALIVE_S = 75  # longer than routers keep an idle connection, so that they never write to one just closed
 
@@ -107,9 +106,10 @@ class _Lifecycle:
     def _on_signal(self, number: int) -> None:
         if self._state.phase is Phase.STOPPING:
             _exit_now(128 + number)
-        log.info("%s: finishing running requests for at most %g s", signal.Signals(number).name, GRACE_S)
+        grace_s = self._settings.shutdown_grace_s
+        log.info("%s: finishing running requests for at most %g s", signal.Signals(number).name, grace_s)
         self._stop(exit_code=0)
-        self._loop.call_later(GRACE_S, self._end_grace)
+        self._loop.call_later(grace_s, self._end_grace)
 
     def _stop(self, *, exit_code: int) -> None:
         self._exit_code = exit_code
@@ -133,7 +133,7 @@ def _uvicorn_config(settings: EngineSettings, state: ServerState) -> uvicorn.Con
         access_log=settings.log_level == "debug",
         server_header=False,
         timeout_keep_alive=_KEEP_ALIVE_S,
-        timeout_graceful_shutdown=int(GRACE_S + _AFTER_GRACE_S),
+        timeout_graceful_shutdown=int(settings.shutdown_grace_s + _AFTER_GRACE_S),
     )
 
 

@@ -6,10 +6,8 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,6 +63,13 @@ class Bench:
             )
         self.running.append(process)
         return process
+
+    def ready_with(self, name: str) -> str:
+        """Environment of an engine that is ready when `show(name)` was called."""
+        return f"env: {{DUMMY_READY_WITH_FILE: '{self.folder / name}'}}"
+
+    def show(self, name: str) -> None:
+        (self.folder / name).touch()
 
     def output(self) -> str:
         return (self.folder / "pdctl.out").read_text()
@@ -124,7 +129,7 @@ def plugin_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, plugin_folder: Path) -> Iterator[Bench]:
+def bench(tmp_path: Path, plugin_folder: Path, free_port: Callable[..., int]) -> Iterator[Bench]:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PDCTL_")}
     bench = Bench(
         folder=tmp_path,
@@ -137,7 +142,8 @@ def bench(tmp_path: Path, plugin_folder: Path) -> Iterator[Bench]:
             "NO_COLOR": "1",
             "COLUMNS": "100",
         },
-        ports=_free_ports("prefill", "bootstrap", "decode", "router"),
+        # Instances of a role count up.
+        ports={name: free_port(2) for name in ("prefill", "bootstrap", "decode", "router")},
     )
     yield bench
     for process in bench.running:
@@ -146,25 +152,3 @@ def bench(tmp_path: Path, plugin_folder: Path) -> Iterator[Bench]:
             process.wait()
     for pid in bench.marked_pids():
         os.kill(pid, signal.SIGKILL)
-
-
-def _free_ports(*names: str) -> dict[str, int]:
-    """Ports that were free a moment ago, all different."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in names]
-    ports = {name: each.getsockname()[1] for name, each in zip(names, sockets, strict=True)}
-    for each in sockets:
-        each.close()
-    return ports
-
-
-@pytest.fixture
-def wait_until() -> Callable[[Callable[[], object], str], None]:
-    """Look again and again; the one place of these tests where time is spent waiting."""
-
-    def wait(holds: Callable[[], object], what: str, timeout_s: float = 20.0) -> None:
-        deadline = time.monotonic() + timeout_s
-        while not holds():
-            assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
-            time.sleep(0.02)
-
-    return wait

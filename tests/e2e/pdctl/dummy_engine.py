@@ -26,7 +26,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == "/metrics":
             self.reply(200, f"dummy_requests_total {Answers.num_requests}\n".encode())
-        elif time.monotonic() - self.began < float(os.environ.get("DUMMY_READY_AFTER_S", "0")):
+        elif not self.is_ready():
             self.reply(503, b"{}")
         else:
             self.reply(200, b"{}")
@@ -36,6 +36,11 @@ class Answers(http.server.BaseHTTPRequestHandler):
         Answers.num_requests += 1
         status = int(os.environ.get("DUMMY_GENERATE_STATUS", "200"))
         self.reply(status, json.dumps({"text": "dummy", "meta_info": {}}).encode())
+
+    def is_ready(self) -> bool:
+        sign = os.environ.get("DUMMY_READY_WITH_FILE")
+        is_late = time.monotonic() - self.began >= float(os.environ.get("DUMMY_READY_AFTER_S", "0"))
+        return is_late and (sign is None or os.path.exists(sign))  # noqa: PTH110 - pathlib loads slowly
 
     def reply(self, status: int, body: bytes) -> None:
         self.send_response(status)
@@ -59,6 +64,7 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     else:
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    signal.signal(signal.SIGUSR1, lambda *_: _give_up())
     if os.environ.get("DUMMY_DETACHED_CHILD"):
         # A grandchild in a session of its own, as some launchers leave behind.
         subprocess.Popen(["sleep", "1000"], start_new_session=True)
@@ -87,6 +93,10 @@ def _escape() -> None:
 
 def _exit_after(seconds: float) -> None:
     time.sleep(seconds)
+    _give_up()
+
+
+def _give_up() -> None:
     print("dummy engine gives up: no luck today", flush=True)
     os._exit(int(os.environ.get("DUMMY_EXIT_CODE", "3")))
 

@@ -17,7 +17,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 NEVER_READY = "env: {DUMMY_READY_AFTER_S: '1000'}"
-SLOW = "env: {DUMMY_READY_AFTER_S: '5'}"
+DOOMED = "env: {DUMMY_EXIT_AFTER_S: '0.2', DUMMY_READY_AFTER_S: '1000'}"
 
 
 # --- Ports and programs -------------------------------------------------------------------------------------
@@ -50,23 +50,22 @@ def test_an_interpreter_that_does_not_exist_is_told_without_the_doctor_too(bench
     bench.pdctl("down", "bench")
 
 
-def test_an_engine_that_exits_at_start_is_told_with_its_own_last_lines(bench):
-    up = bench.pdctl(
-        "up", bench.topology(decode="env: {DUMMY_EXIT_AFTER_S: '0.2', DUMMY_READY_AFTER_S: '9'}")
-    )
+def test_an_engine_that_exits_at_start_is_told_with_its_own_last_lines(bench, wait_until):
+    up = bench.pdctl("up", bench.topology(decode=DOOMED))
     assert up.code == 1
     assert "error[PD602]: `decode-0.0` exited with code 3 before the deployment was ready" in up.err
     assert "dummy engine gives up: no luck today" in up.err
+    wait_until(lambda: bench.processes()["prefill-0.0"]["phase"] == "ready", "what serves is kept")
     processes = bench.processes()
     assert processes["decode-0.0"]["phase"] == "failed"
-    assert processes["prefill-0.0"]["phase"] == "ready"  # what serves is kept
     assert processes["router-0.0"]["phase"] == "exited"  # and nothing more was started
     bench.pdctl("down", "bench")
     assert bench.marked_pids() == []
 
 
 def test_an_engine_that_exits_later_shows_in_status_and_the_next_up_brings_it_back(bench, wait_until):
-    bench.pdctl("up", bench.topology(decode="env: {DUMMY_EXIT_AFTER_S: '3'}"))
+    bench.pdctl("up", bench.topology())
+    os.kill(bench.processes()["decode-0.0"]["pid"], signal.SIGUSR1)
     wait_until(lambda: bench.processes()["decode-0.0"]["phase"] == "failed", "decode failed")
     prefill = bench.processes()["prefill-0.0"]["pid"]
     status = bench.pdctl("status", "bench")
@@ -79,10 +78,10 @@ def test_an_engine_that_exits_later_shows_in_status_and_the_next_up_brings_it_ba
 
 def test_an_engine_that_never_gets_ready_is_given_up_at_the_deadline_and_left_running(bench):
     began = time.monotonic()
-    up = bench.pdctl("up", bench.topology(prefill=NEVER_READY, health="ready_deadline_s: 2"))
+    up = bench.pdctl("up", bench.topology(prefill=NEVER_READY, health="ready_deadline_s: 3"))
     assert up.code == 1
-    assert 2 <= time.monotonic() - began < 20
-    assert "error[PD603]: `prefill-0.0` was not ready within 2 s" in up.err
+    assert time.monotonic() - began >= 3
+    assert "error[PD603]: `prefill-0.0` was not ready within 3 s" in up.err
     assert "its last probe saw: HTTP 503" in up.err
     assert len(bench.marked_pids()) >= 2
     bench.pdctl("down", "bench")
@@ -100,15 +99,14 @@ def test_a_deployment_that_is_up_but_answers_wrong_fails_its_canary(bench):
 
 
 def test_one_ctrl_c_ends_up_in_good_order_and_the_next_up_goes_on(bench, wait_until):
-    up = bench.begin("up", bench.topology(prefill=SLOW))
-    wait_until(
-        lambda: "waiting for prefill-0.0" in bench.output() or len(bench.marked_pids()) >= 4, "a start"
-    )
+    up = bench.begin("up", bench.topology(prefill=bench.ready_with("loaded")))
+    wait_until(lambda: "started prefill-0.0" in bench.output(), "prefill started")
     up.send_signal(signal.SIGINT)
-    assert up.wait(15) == 130
+    assert up.wait(60) == 130
     assert "interrupted: still running: " in bench.output()
     before = {name: each["pid"] for name, each in bench.processes().items() if each["pid"]}
     assert before
+    bench.show("loaded")
     assert bench.pdctl("up", "t.yaml").code == 0
     after = bench.processes()
     assert all(after[name]["pid"] == pid for name, pid in before.items())
@@ -120,17 +118,18 @@ def test_a_second_ctrl_c_ends_pdctl_at_once(bench, wait_until):
     wait_until(lambda: "started prefill-0.0" in bench.output(), "prefill started")
     up.send_signal(signal.SIGINT)
     up.send_signal(signal.SIGINT)
-    assert up.wait(5) in (130, -signal.SIGINT)
+    assert up.wait(60) in (130, -signal.SIGINT)
     assert "Traceback" not in bench.output()
     assert bench.pdctl("down", "bench").code == 0
     assert bench.marked_pids() == []
 
 
 def test_an_operator_killed_in_the_middle_of_up_leaves_a_lock_that_the_next_one_takes_over(bench, wait_until):
-    up = bench.begin("up", bench.topology(prefill=SLOW))
+    up = bench.begin("up", bench.topology(prefill=bench.ready_with("loaded")))
     wait_until(lambda: "started prefill-0.0" in bench.output(), "prefill started")
     up.kill()
     up.wait()
+    bench.show("loaded")
     again = bench.pdctl("up", "t.yaml")
     assert again.code == 0, again.err
     assert f"(pid {up.pid})" in again.err  # whose lock was taken over
@@ -139,7 +138,7 @@ def test_an_operator_killed_in_the_middle_of_up_leaves_a_lock_that_the_next_one_
     assert bench.marked_pids() == []
 
 
-def test_killed_at_a_random_moment_of_up_a_down_cleans_everything(bench):
+def test_killed_at_a_random_moment_of_up_a_down_cleans_everything(bench, wait_until):
     choose = random.Random(7)
     bench.topology()
     for _ in range(6):
@@ -150,11 +149,12 @@ def test_killed_at_a_random_moment_of_up_a_down_cleans_everything(bench):
         down = bench.pdctl("down", "t.yaml")
         assert down.code in (0, 1), down.err
         assert down.code == 0 or "PD608" in down.err, down.err  # killed before it had done anything
-        assert [pid for pid in bench.marked_pids() if pid != up.pid] == []
+        # A call to the node that `up` had under way may outlive both for a moment.
+        wait_until(lambda: not bench.marked_pids(), "nothing is left")
 
 
 def test_the_second_of_two_operators_is_told_who_is_at_work(bench, wait_until):
-    first = bench.begin("up", bench.topology(prefill=SLOW))
+    first = bench.begin("up", bench.topology(prefill=bench.ready_with("loaded")))
     wait_until(lambda: "started prefill-0.0" in bench.output(), "prefill started")
     second = bench.pdctl("up", "t.yaml")
     assert second.code == 1
@@ -162,7 +162,8 @@ def test_the_second_of_two_operators_is_told_who_is_at_work(bench, wait_until):
     assert "with `up` since" in second.err
     assert f"(pid {first.pid})" in second.err
     assert bench.pdctl("down", "bench").code == 1
-    assert first.wait(30) == 0
+    bench.show("loaded")
+    assert first.wait(60) == 0
     assert bench.pdctl("down", "bench").code == 0
 
 
@@ -270,7 +271,6 @@ def test_a_refused_up_leaves_the_plan_in_force(bench):
 def test_an_engine_that_fails_to_join_leaves_the_endpoint_serving(bench):
     bench.pdctl("up", bench.topology())
     router = bench.processes()["router-0.0"]["pid"]
-    doomed = "instances: 2, env: {DUMMY_EXIT_AFTER_S: '0.2', DUMMY_READY_AFTER_S: '9'}"
-    assert bench.pdctl("up", bench.topology(decode=doomed)).code == 1
+    assert bench.pdctl("up", bench.topology(decode=f"instances: 2, {DOOMED}")).code == 1
     assert bench.processes()["router-0.0"]["pid"] == router
     bench.pdctl("down", "bench")

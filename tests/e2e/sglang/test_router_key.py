@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -18,6 +16,7 @@ from pdctl.compiler import Programs, compile_plan
 from pdctl.inventory import Inventory, Node
 from pdctl.plan.model import ProcessSpec
 from pdctl.topology.load import load_text
+from tests.testbed.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -34,14 +33,8 @@ router: {{kind: sglang_router, port: {port}, metrics_port: {metrics}, api_key_en
 """
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-def router_of(port: int) -> ProcessSpec:
-    topology = load_text(TOPOLOGY.format(port=port, metrics=free_port())).require()
+def router_of(port: int, metrics: int) -> ProcessSpec:
+    topology = load_text(TOPOLOGY.format(port=port, metrics=metrics)).require()
     engine, router = plugins.program("engines", "sglang"), plugins.program("routers", "sglang_router")
     assert engine is not None
     assert router is not None
@@ -52,22 +45,24 @@ def router_of(port: int) -> ProcessSpec:
 
 
 @pytest.fixture
-def router(tmp_path: Path) -> Iterator[tuple[str, int]]:
+def router(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[tuple[str, int]]:
     """Its URL and process id. No instance is behind it, so a request that it lets in ends with 503."""
     port = free_port()
     with (tmp_path / "log").open("wb") as log:
         environment = {**os.environ, "DEMO_KEY": KEY}
-        started = subprocess.Popen(router_of(port).argv, stdout=log, stderr=log, env=environment)
+        argv = router_of(port, free_port()).argv
+        started = subprocess.Popen(argv, stdout=log, stderr=log, env=environment)
     url = f"http://127.0.0.1:{port}"
     try:
-        for _ in range(200):
+
+        def is_live() -> bool:
+            assert started.poll() is None, (tmp_path / "log").read_text()
             try:
-                httpx.get(f"{url}/liveness")
+                return httpx.get(f"{url}/liveness", timeout=30).is_success
             except httpx.TransportError:
-                assert started.poll() is None, (tmp_path / "log").read_text()
-                time.sleep(0.1)
-            else:
-                break
+                return False
+
+        wait_until(is_live, "the router is live")
         yield url, started.pid
     finally:
         started.kill()
@@ -78,15 +73,20 @@ def router(tmp_path: Path) -> Iterator[tuple[str, int]]:
 def test_a_request_needs_the_key_and_the_command_line_lacks_it(router: tuple[str, int]) -> None:
     url, pid = router
     body = {"text": "hello", "sampling_params": {"max_new_tokens": 1}}
-    assert httpx.post(f"{url}/generate", json=body).status_code == 401
+    assert httpx.post(f"{url}/generate", json=body, timeout=60).status_code == 401
     headers = {"Authorization": f"Bearer {KEY}"}
     assert httpx.post(f"{url}/generate", json=body, headers=headers, timeout=60).status_code == 503
     assert KEY.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
-def test_without_the_variable_the_router_says_so() -> None:
+def test_without_the_variable_the_router_says_so(free_port: Callable[[], int]) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "DEMO_KEY"}
     ran = subprocess.run(
-        router_of(free_port()).argv, env=environment, capture_output=True, text=True, timeout=60, check=False
+        router_of(free_port(), free_port()).argv,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert (ran.returncode, ran.stderr.splitlines()[-1]) == (1, "DEMO_KEY is not set on this node")

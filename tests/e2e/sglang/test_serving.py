@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -38,6 +36,7 @@ PROMPTS = (
 )
 NUM_TOKENS = 24
 READY_S = 240.0
+FreePort = Callable[[], int]
 NO_ANSWER = (urllib.error.HTTPError, TimeoutError, AssertionError)
 
 
@@ -111,7 +110,7 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def desk(testbed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def desk(testbed, tmp_path_factory: pytest.TempPathFactory, free_port: FreePort) -> Iterator[Desk]:
     folder = tmp_path_factory.mktemp("serving")
     subprocess.run([sys.executable, TINY_MODEL, folder / "model"], check=True, capture_output=True)
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("PDCTL_", "SGL"))}
@@ -122,7 +121,8 @@ def desk(testbed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         "PYTHONPATH": str(ROOT),
         "NO_COLOR": "1",
     }
-    desk = Desk(folder=folder, environ=environ, ports=free_ports())
+    ports = {name: free_port() for name in ("prefill", "bootstrap", "decode", "router", "metrics")}
+    desk = Desk(folder=folder, environ=environ, ports=ports)
     yield desk
     for process in list(desk.by_hand):
         desk.end(process)
@@ -130,11 +130,11 @@ def desk(testbed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 
 
 @pytest.fixture(scope="module")
-def plain_server(desk: Desk) -> tuple[subprocess.Popen, int]:
+def plain_server(desk: Desk, free_port: FreePort) -> tuple[subprocess.Popen, int]:
     """One server without disaggregation, and its port; not waited for."""
     prefill, port = desk.commands()["prefill-0.0"], free_port()
     argv = without(prefill["argv"], "disaggregation-mode", "disaggregation-transfer-backend")
-    argv = beside_the_deployment(without(argv, "disaggregation-bootstrap-port"), port)
+    argv = beside_the_deployment(without(argv, "disaggregation-bootstrap-port"), port, free_port())
     return desk.start("plain", argv, prefill["env"]), port
 
 
@@ -155,10 +155,11 @@ def plain_tokens(desk: Desk, plain_server: tuple[subprocess.Popen, int], deploye
 
 
 @pytest.fixture(scope="module")
-def decode_of_large_pages(desk: Desk) -> tuple[subprocess.Popen, int]:
+def decode_of_large_pages(desk: Desk, free_port: FreePort) -> tuple[subprocess.Popen, int]:
     """A decode server whose pages are larger than the deployment's, and its port; not waited for."""
     decode, port = desk.commands("defaults.args.page-size=32")["decode-0.0"], free_port()
-    return desk.start("decode", beside_the_deployment(decode["argv"], port), decode["env"]), port
+    argv = beside_the_deployment(decode["argv"], port, free_port())
+    return desk.start("decode", argv, decode["env"]), port
 
 
 def test_up_serves_the_tokens_of_one_plain_server(desk: Desk, plain_tokens: list[list[int]]):
@@ -196,7 +197,7 @@ def test_restart_replaces_decode_alone_and_tokens_stay(desk: Desk, plain_tokens:
     assert [generate(desk.ports["router"], prompt) for prompt in PROMPTS] == plain_tokens
 
 
-def test_a_router_that_names_a_wrong_bootstrap_port_gets_no_answer(desk: Desk):
+def test_a_router_that_names_a_wrong_bootstrap_port_gets_no_answer(desk: Desk, free_port: FreePort):
     """PD304 and the plan's own check guard this port: decode looks for prefill there."""
     router = desk.commands()["router-0.0"]
     port, metrics = free_port(), free_port()
@@ -208,11 +209,11 @@ def test_a_router_that_names_a_wrong_bootstrap_port_gets_no_answer(desk: Desk):
     with pytest.raises(NO_ANSWER):
         generate(port, PROMPTS[0], timeout_s=5)
     desk.end(process)
-    assert argv[at + 2] in desk.pdctl("logs", "decode-0", "--tail", "200").stdout
+    assert wait_until(lambda: argv[at + 2] in desk.pdctl("logs", "decode-0", "--tail", "200").stdout)
 
 
 def test_unequal_page_sizes_end_decode_with_the_first_request(
-    desk: Desk, decode_of_large_pages: tuple[subprocess.Popen, int]
+    desk: Desk, decode_of_large_pages: tuple[subprocess.Popen, int], free_port: FreePort
 ):
     """What PD302 says: nothing is wrong at start; the first request fails, and decode ends with it."""
     sizes = desk.sets("prefill.args.page-size=16", "decode.args.page-size=32")
@@ -229,7 +230,7 @@ def test_unequal_page_sizes_end_decode_with_the_first_request(
     with pytest.raises(NO_ANSWER):
         generate(port, PROMPTS[0], timeout_s=15)
     desk.end(router)
-    decode.wait(timeout=60)
+    decode.wait(timeout=READY_S)
     desk.end(decode)
     assert "Page size mismatch: prefill server has page_size=1" in desk.log("decode")
 
@@ -313,38 +314,15 @@ def without(argv: Sequence[str], *flags: str) -> list[str]:
     return words
 
 
-def beside_the_deployment(argv: Sequence[str], port: int) -> list[str]:
+def beside_the_deployment(argv: Sequence[str], port: int, nccl_port: int) -> list[str]:
     """The same command on ports that the deployment does not have."""
-    return replaced(replaced(argv, "port", str(port)), "nccl-port", str(free_port()))
+    return replaced(replaced(argv, "port", str(port)), "nccl-port", str(nccl_port))
 
 
 def replaced(argv: Sequence[str], flag: str, value: str) -> list[str]:
     words = list(argv)
     words[words.index(f"--{flag}") + 1] = value
     return words
-
-
-def free_ports() -> dict[str, int]:
-    """Ports that were free a moment ago, all different, outside the ranges that SGLang draws from."""
-    names = ("prefill", "bootstrap", "decode", "router", "metrics")
-    found: list[int] = []
-    while len(found) < len(names):
-        port = random.randrange(10000, 14900)
-        if port not in found and is_free(port):
-            found.append(port)
-    return dict(zip(names, found, strict=True))
-
-
-def free_port() -> int:
-    return free_ports()["prefill"]
-
-
-def is_free(port: int) -> bool:
-    try:
-        socket.create_server(("127.0.0.1", port)).close()
-    except OSError:
-        return False
-    return True
 
 
 Member = tuple[int, str]  # pid and start, so that a number used again is no survivor

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from pdctl.executors.archive import shim_archive
+from tests.testbed.waiting import wait_until
 
 Answer = dict[str, Any]
 
@@ -25,9 +27,10 @@ class ShimNode:
         self.archive = folder / "shim.py"
         self.archive.write_bytes(shim_archive().content)
         self.python = python
+        self.enter: tuple[str, ...] = ()  # a command that runs another where the node is
 
     def argv(self, verb: str, *names: str) -> list[str]:
-        return [self.python, "-I", "-S", str(self.archive), verb, *names]
+        return [*self.enter, self.python, "-I", "-S", str(self.archive), verb, *names]
 
     def ask(self, verb: str, *process_ids: str, request: object = None) -> Any:
         return self.ask_names(verb, str(self.root), "demo", *process_ids, request=request)
@@ -78,6 +81,12 @@ class ShimNode:
     def recorded(self, process_id: str, run: int = 1) -> Answer:
         return json.loads((self.run_dir(process_id, run) / "status.json").read_bytes())
 
+    def wait_for_exit(self, process_id: str) -> Answer:
+        return wait_until(lambda: (entry := self.status(process_id))["state"] == "exited" and entry)
+
+    def kill_shim(self, process_id: str) -> None:
+        kill(self.recorded(process_id)["shim_pid"])
+
 
 def is_alive(pid: int) -> bool:
     """A zombie is dead: who ended is not always reaped at once."""
@@ -88,13 +97,10 @@ def is_alive(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
-def wait_until(get: Callable[[], Any], timeout_s: float = 20.0) -> Any:
-    """Ask until the answer is true, and give it."""
-    deadline = time.monotonic() + timeout_s
-    while not (found := get()):
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
-    return found
+def kill(pid: int) -> None:
+    """Returns when it has ended: a process that is sent the signal lives on until it is its turn to run."""
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not is_alive(pid), f"the end of {pid}")
 
 
 @pytest.fixture
@@ -113,6 +119,6 @@ def is_alive_fixture() -> Callable[[int], bool]:
     return is_alive
 
 
-@pytest.fixture(name="wait_until")
-def wait_until_fixture() -> Callable[..., Any]:
-    return wait_until
+@pytest.fixture(name="kill")
+def kill_fixture() -> Callable[[int], None]:
+    return kill

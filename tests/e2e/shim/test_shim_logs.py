@@ -64,7 +64,7 @@ def test_the_tail_of_a_large_file_is_read_from_its_end(node, num_lines):
 
 def test_bytes_that_are_no_text_and_progress_bars_become_lines(node, wait_until):
     node.start("a-0.0", "printf", "caf\\351\\n 10%%\\r 50%%\\r100%%\\r\\nend\\r\\n")
-    wait_until(lambda: node.status("a-0.0")["state"] == "exited")
+    node.wait_for_exit("a-0.0")
     assert _lines(node.ask_lines("logs", "a-0.0", request={})) == ["caf\ufffd", "100%", "end"]
 
 
@@ -73,28 +73,43 @@ def test_a_process_without_output_or_without_any_run_has_no_lines(node):
     assert node.ask_lines("logs", "a-0.0", "never-0.0", request={"tail": 5}) == []
 
 
-def test_following_goes_on_over_rotation_and_into_the_next_run(node, follow, wait_until):
-    program = "import time\nfor n in range(400): print(n, flush=True); time.sleep(0.005)"
-    node.start_python("a-0.0", program, log_max_bytes=300)
+def test_following_goes_on_over_rotation_and_into_the_next_run(node, follow, tmp_path):
+    """Nothing is written while the shim rotates, and it rotates once between two looks: else lines may go."""
+    program = (
+        "import os, time\n"
+        "for start in range(0, 400, 80):\n"
+        "    os.write(1, b''.join(b'%d\\n' % n for n in range(start, start + 80)))\n"
+        "    while os.fstat(1).st_size: time.sleep(0.01)\n"
+        "    os.write(1, b'cut\\n')\n"
+        f"    while not os.path.exists(f'{tmp_path}/read-{{start}}'): time.sleep(0.01)\n"
+    )
+    node.start_python("a-0.0", program, log_max_bytes=200)
     _, entries = follow("a-0.0", tail=1000)
-    first = [next(entries) for _ in range(400)]
-    assert _lines(first) == [str(number) for number in range(400)]
+    for start in range(0, 400, 80):
+        batch = [next(entries) for _ in range(81)]
+        assert _lines(batch) == [*(str(number) for number in range(start, start + 80)), "cut"]
+        (tmp_path / f"read-{start}").touch()
     assert (node.run_dir("a-0.0") / "output.log.1").exists()
-    wait_until(lambda: node.status("a-0.0")["state"] == "exited")
+    node.wait_for_exit("a-0.0")
     node.start("a-0.0", "echo", "again")
     assert next(entries).items() >= {"process_id": "a-0.0", "run_id": "000002", "line": "again"}.items()
 
 
 def test_following_starts_before_the_process_does(node, follow):
-    _, entries = follow("a-0.0", "b-0.0")
+    node.start("c-0.0", "sh", "-c", "echo up; sleep 100")
+    _, entries = follow("a-0.0", "b-0.0", "c-0.0", tail=1)
+    assert next(entries)["line"] == "up"
     node.start("b-0.0", "echo", "hello")
     assert next(entries).items() >= {"process_id": "b-0.0", "run_id": "000001", "line": "hello"}.items()
 
 
-def test_a_last_line_without_an_end_is_shown_when_the_next_run_begins(node, follow, wait_until):
-    node.start("a-0.0", "sh", "-c", "sleep 0.5; printf 'no end'")
-    _, entries = follow("a-0.0")
-    wait_until(lambda: node.status("a-0.0")["state"] == "exited")
+def test_a_last_line_without_an_end_is_shown_when_the_next_run_begins(node, follow, tmp_path):
+    sign = tmp_path / "go"
+    node.start("a-0.0", "sh", "-c", f"echo up; until [ -e {sign} ]; do sleep 0.02; done; printf 'no end'")
+    _, entries = follow("a-0.0", tail=1)
+    assert next(entries)["line"] == "up"
+    sign.touch()
+    node.wait_for_exit("a-0.0")
     node.start("a-0.0", "echo", "next")
     assert _lines([next(entries), next(entries)]) == ["no end", "next"]
 

@@ -62,7 +62,7 @@ def test_one_who_accepts_and_says_nothing_is_mute_and_one_who_stops_half_way_sta
         thread = threading.Thread(target=greet_only)
         thread.start()
         targets = (target(mute.getsockname()[1]), target(port))
-        assert dial(node, *targets, timeout_s=0.5) == ["mute", "stalled"]
+        assert dial(node, *targets, timeout_s=1.5) == ["mute", "stalled"]
         thread.join()
 
 

@@ -57,7 +57,7 @@ def test_the_environment_is_the_nodes_own_with_the_specs_over_it(node, wait_unti
     monkeypatch.setenv("REMOVED", "no")
     env = {"ADDED": "ü = '$x'\n", "REMOVED": None, "PYTHONUNBUFFERED": "1"}
     node.start_python("a-0.0", "import os; print(dict(os.environ))", env=env)
-    wait_until(lambda: node.status("a-0.0")["state"] == "exited")
+    node.wait_for_exit("a-0.0")
     seen = ast.literal_eval(node.output("a-0.0"))
     assert (seen["KEPT"], seen["ADDED"], seen["PYTHONUNBUFFERED"]) == ("yes", "ü = '$x'\n", "1")
     assert not {"PYTHONPATH", "REMOVED"} & seen.keys()
@@ -71,7 +71,7 @@ def test_the_worker_has_its_own_session_default_signals_and_no_inherited_files(n
         " signal.default_int_handler, signal.pthread_sigmask(0, []), sorted(os.listdir('/proc/self/fd'))])"
     )
     node.start_python("a-0.0", program)
-    wait_until(lambda: node.status("a-0.0")["state"] == "exited")
+    node.wait_for_exit("a-0.0")
     assert ast.literal_eval(node.output("a-0.0").replace("set()", "()")) == [
         True,
         True,
@@ -122,14 +122,14 @@ def test_each_start_is_a_new_run_and_the_output_of_the_last_one_is_kept(node, wa
     for number in range(1, 4):
         program = f"mkdir -p cache/deep; touch cache/deep/file; echo {number}"
         assert node.start("a-0.0", "sh", "-c", program)["run_id"] == f"00000{number}"
-        wait_until(lambda: node.status("a-0.0")["state"] == "exited")
+        node.wait_for_exit("a-0.0")
     assert not node.run_dir("a-0.0", 1).exists()
     assert [node.output("a-0.0", number) for number in (2, 3)] == ["2\n", "3\n"]
 
 
 def test_no_start_beside_an_orphan(node):
     first = node.start("a-0.0", "sleep", "100")
-    os.kill(node.recorded("a-0.0")["shim_pid"], signal.SIGKILL)
+    node.kill_shim("a-0.0")
     refused = node.start("a-0.0", "sleep", "100")
     assert refused["error"] == "an earlier run of it is still alive without its shim"
     assert (refused["running"]["state"], refused["running"]["pid"]) == ("orphaned", first["pid"])

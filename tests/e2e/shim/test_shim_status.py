@@ -7,11 +7,11 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-LAST_PID = Path("/proc/sys/kernel/ns_last_pid")
 
 
 def _edit(path: Path, **fields: object) -> None:
@@ -32,7 +32,7 @@ def test_what_was_never_started_is_absent(node):
 )
 def test_the_end_is_recorded_by_code_or_signal(node, wait_until, program, code, number):
     node.start_python("a-0.0", program)
-    wait_until(lambda: node.status("a-0.0")["state"] == "exited")
+    node.wait_for_exit("a-0.0")
     entry = node.status("a-0.0")
     assert (entry["exit_code"], entry["signal"], entry["is_stopped"]) == (code, number, False)
     assert entry["ended_at"] >= entry["started_at"]
@@ -51,14 +51,14 @@ def test_the_age_of_a_process_does_not_depend_on_what_time_it_is(node):
 
 def test_a_killed_worker_was_not_stopped_by_us(node, wait_until):
     os.kill(node.start("a-0.0", "sleep", "100")["pid"], signal.SIGKILL)
-    wait_until(lambda: node.status("a-0.0")["state"] == "exited")
+    node.wait_for_exit("a-0.0")
     entry = node.status("a-0.0")
     assert (entry["signal"], entry["is_stopped"]) == (signal.SIGKILL, False)
 
 
 def test_a_worker_without_its_shim_is_an_orphan(node, is_alive):
     pid = node.start("a-0.0", "sleep", "100")["pid"]
-    os.kill(node.recorded("a-0.0")["shim_pid"], signal.SIGKILL)
+    node.kill_shim("a-0.0")
     entry = node.status("a-0.0")
     assert (entry["state"], entry["reason"], entry["pid"]) == ("orphaned", "its shim is gone", pid)
     assert is_alive(pid)
@@ -68,14 +68,14 @@ def test_an_orphan_goes_on_writing_its_output(node, wait_until):
     """A worker whose output went through its shim would die of SIGPIPE here."""
     program = "import time\nfor n in range(9999): print(n, flush=True); time.sleep(0.01)"
     node.start_python("a-0.0", program)
-    os.kill(node.recorded("a-0.0")["shim_pid"], signal.SIGKILL)
+    node.kill_shim("a-0.0")
     written = len(node.output("a-0.0"))
     wait_until(lambda: len(node.output("a-0.0")) > written + 20)
 
 
 def test_worker_and_shim_killed_is_lost(node, wait_until):
     pid = node.start("a-0.0", "sleep", "100")["pid"]
-    os.kill(node.recorded("a-0.0")["shim_pid"], signal.SIGKILL)
+    node.kill_shim("a-0.0")
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: node.status("a-0.0")["state"] == "lost")
     assert node.status("a-0.0")["reason"] == "it ended without a record of how"
@@ -83,6 +83,7 @@ def test_worker_and_shim_killed_is_lost(node, wait_until):
 
 def test_after_a_reboot_the_recorded_pids_mean_nothing(node, is_alive):
     pid = node.start("a-0.0", "true")["pid"]
+    node.wait_for_exit("a-0.0")
     stranger = subprocess.Popen(["sleep", "100"])
     ticks = int(Path(f"/proc/{stranger.pid}/stat").read_text().rpartition(")")[2].split()[19])
     folder = node.run_dir("a-0.0")
@@ -97,28 +98,36 @@ def test_after_a_reboot_the_recorded_pids_mean_nothing(node, is_alive):
     stranger.wait()
 
 
-@pytest.mark.skipif(not os.access(LAST_PID, os.W_OK), reason="only root can choose the next pid")
-def test_a_stranger_with_the_workers_old_pid_is_left_alone(node, wait_until, is_alive):
+@pytest.fixture
+def processes(node, wait_until) -> Iterator[Path]:
+    """/proc of a node that counts its pids by itself: nobody else takes a number that is to come again."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can choose the next pid")
+    reap = "import signal, time; signal.signal(signal.SIGCHLD, signal.SIG_IGN); time.sleep(1000)"
+    unshare = ["unshare", "--pid", "--mount-proc", "--fork", "--kill-child", sys.executable, "-S", "-c", reap]
+    with subprocess.Popen(unshare) as power:
+        children = Path(f"/proc/{power.pid}/task/{power.pid}/children")
+        init = wait_until(lambda: children.read_text().strip(), "the node's first process")
+        proc = Path(f"/proc/{init}/root/proc")
+        wait_until(lambda: (proc / "1/cmdline").read_bytes().startswith(os.fsencode(sys.executable)))
+        node.enter = ("nsenter", "--target", init, "--pid", "--mount", "--wd=/")
+        yield proc
+        node.enter = ()
+        power.kill()
+
+
+def test_a_stranger_with_the_workers_old_pid_is_left_alone(node, processes, wait_until):
     pid = node.start("a-0.0", "sleep", "100")["pid"]
-    os.kill(node.recorded("a-0.0")["shim_pid"], signal.SIGKILL)
-    os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not Path(f"/proc/{pid}").exists())
-
-    def take_pid() -> subprocess.Popen[bytes] | None:
-        LAST_PID.write_text(str(pid - 1))
-        candidate = subprocess.Popen(["sleep", "100"])
-        if candidate.pid == pid:
-            return candidate
-        candidate.kill()  # another process on this machine was faster
-        candidate.wait()
-        return None
-
-    stranger = wait_until(take_pid)
-    assert node.status("a-0.0")["state"] == "lost"
-    assert not node.stop("a-0.0")[0]["was_alive"]
-    assert is_alive(stranger.pid)
-    stranger.kill()
-    stranger.wait()
+    subprocess.run([*node.enter, "kill", "-9", str(node.recorded("a-0.0")["shim_pid"]), str(pid)], check=True)
+    wait_until(lambda: not (processes / str(pid)).exists())
+    take = f"echo {pid - 1} >/proc/sys/kernel/ns_last_pid; sleep 99 & echo $!; wait"
+    with subprocess.Popen([*node.enter, "sh", "-c", take], stdout=subprocess.PIPE, text=True) as taker:
+        assert taker.stdout.readline() == f"{pid}\n"
+        assert node.status("a-0.0")["state"] == "lost"
+        assert not node.stop("a-0.0")[0]["was_alive"]
+        assert (processes / str(pid) / "comm").read_text() == "sleep\n"
+        taker.kill()
+        subprocess.run([*node.enter, "kill", "-9", str(pid)], check=True)
 
 
 @pytest.mark.parametrize("content", [b"", b'{"boot_id": "', b"\0" * 300, b"[]"])
@@ -135,7 +144,7 @@ def test_a_damaged_status_file_hides_no_running_process(node, is_alive, content)
 
 def test_a_damaged_status_file_and_a_dead_shim_hide_no_orphan(node, is_alive):
     pid = node.start("a-0.0", "sleep", "100")["pid"]
-    os.kill(node.recorded("a-0.0")["shim_pid"], signal.SIGKILL)
+    node.kill_shim("a-0.0")
     (node.run_dir("a-0.0") / "status.json").write_bytes(b"{")
     entry = node.status("a-0.0")
     assert (entry["state"], entry["pid"]) == ("orphaned", pid)
@@ -150,17 +159,18 @@ def test_a_damaged_spec_leaves_the_digest_known(node):
     assert (entry["state"], entry["digest"], entry["node"]) == ("running", "d1", "n1")
 
 
-def test_a_zombie_is_not_running(node, wait_until):
+def test_a_zombie_is_not_running(node, wait_until, kill):
     """The shim is stopped, so nobody reaps its worker."""
     pid = node.start("a-0.0", "sleep", "100")["pid"]
     shim = node.recorded("a-0.0")["shim_pid"]
     os.kill(shim, signal.SIGSTOP)
-    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: Path(f"/proc/{shim}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+    kill(pid)
     entry = node.status("a-0.0")
     assert (entry["state"], entry["num_alive"]) == ("lost", 0)
     assert entry["reason"] == "it has ended and its shim does not answer"
     os.kill(shim, signal.SIGCONT)
-    wait_until(lambda: node.status("a-0.0")["state"] == "exited")
+    node.wait_for_exit("a-0.0")
     assert node.status("a-0.0")["signal"] == signal.SIGKILL
 
 

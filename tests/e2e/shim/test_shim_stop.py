@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 
 import pytest
 
@@ -37,6 +36,11 @@ def _start_runaway(node, wait_until, kind: str, then: str) -> tuple[int, int]:
     return answer["pid"], int(node.output("a-0.0"))
 
 
+def _wait_for_two(node, wait_until) -> dict:
+    """The status when worker and runaway are left: a parent in between may take a moment to end."""
+    return wait_until(lambda: (entry := node.status("a-0.0"))["num_alive"] == 2 and entry, "two alive")
+
+
 def _start_two_silent_children(node, wait_until) -> tuple[int, int, int]:
     """The worker and two children without a marker: one without our output, too, and one with it."""
     program = (
@@ -51,10 +55,9 @@ def _start_two_silent_children(node, wait_until) -> tuple[int, int, int]:
     return pid, silent, with_output
 
 
-def _kill_with_shim(node, wait_until, is_alive, pid: int) -> None:
-    os.kill(node.recorded("a-0.0")["shim_pid"], signal.SIGKILL)
-    os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not is_alive(pid))
+def _kill_with_shim(node, kill, pid: int) -> None:
+    node.kill_shim("a-0.0")
+    kill(pid)
 
 
 def test_stop_is_verified_and_recorded(node, is_alive):
@@ -74,7 +77,7 @@ def test_a_process_may_end_in_its_own_way_within_the_grace(node, wait_until):
         "def leave(*_): time.sleep(0.3); print('drained', flush=True); raise SystemExit(3)\n"
         "signal.signal(signal.SIGTERM, leave); print('up'); time.sleep(100)"
     )
-    node.start_python("a-0.0", program)
+    node.start_python("a-0.0", program, grace_s=60)
     wait_until(lambda: node.output("a-0.0"))
     (outcome,) = node.stop("a-0.0")
     assert (outcome["killed"], node.output("a-0.0")) == (False, "up\ndrained\n")
@@ -82,11 +85,11 @@ def test_a_process_may_end_in_its_own_way_within_the_grace(node, wait_until):
 
 
 def test_a_process_that_ignores_term_is_killed_after_the_grace(node, wait_until, is_alive):
-    pid = node.start_python("a-0.0", IGNORE_TERM)["pid"]
+    pid = node.start_python("a-0.0", IGNORE_TERM, grace_s=100)["pid"]
     wait_until(lambda: node.output("a-0.0"))
     (outcome,) = node.stop("a-0.0", grace_s=0.5)
     assert (outcome["killed"], outcome["survivors"]) == (True, [])
-    assert 0.5 <= outcome["elapsed_s"] < 3
+    assert 0.5 <= outcome["elapsed_s"] < 100
     assert not is_alive(pid)
     assert node.status("a-0.0")["signal"] == signal.SIGKILL
 
@@ -94,13 +97,15 @@ def test_a_process_that_ignores_term_is_killed_after_the_grace(node, wait_until,
 def test_the_specs_own_grace_holds_when_none_is_given(node, wait_until):
     node.start_python("a-0.0", IGNORE_TERM, grace_s=0.2)
     wait_until(lambda: node.output("a-0.0"))
-    assert 0.2 <= node.stop("a-0.0")[0]["elapsed_s"] < 3
+    (outcome,) = node.stop("a-0.0")
+    assert outcome["killed"]
+    assert outcome["elapsed_s"] >= 0.2
 
 
 @pytest.mark.parametrize("kind", RUNAWAYS)
 def test_a_grandchild_that_left_the_session_is_stopped_too(node, wait_until, is_alive, kind):
     pid, runaway = _start_runaway(node, wait_until, kind, "time.sleep(100)")
-    assert node.status("a-0.0")["num_alive"] == 2
+    assert _wait_for_two(node, wait_until)["state"] == "running"
     (outcome,) = node.stop("a-0.0", grace_s=0.5)
     assert outcome["survivors"] == []
     assert not is_alive(pid)
@@ -118,10 +123,11 @@ def test_what_a_worker_leaves_behind_ends_with_it(node, wait_until, is_alive, ki
 
 
 @pytest.mark.parametrize("kind", RUNAWAYS)
-def test_an_orphans_grandchildren_are_found_by_their_marker_or_output(node, wait_until, is_alive, kind):
+def test_an_orphans_grandchildren_are_found_by_their_marker_or_output(node, wait_until, is_alive, kill, kind):
     """One without the marker is what a scheduler of SGLang is: it writes its title over its environment."""
     pid, runaway = _start_runaway(node, wait_until, kind, "time.sleep(100)")
-    _kill_with_shim(node, wait_until, is_alive, pid)
+    _wait_for_two(node, wait_until)
+    _kill_with_shim(node, kill, pid)
     entry = node.status("a-0.0")
     assert (entry["state"], entry["num_alive"]) == ("lost", 1)
     assert not node.start("a-0.0", "true")["started"]
@@ -130,30 +136,29 @@ def test_an_orphans_grandchildren_are_found_by_their_marker_or_output(node, wait
     assert not is_alive(runaway)
 
 
-def test_one_member_with_our_output_vouches_for_the_whole_session(node, wait_until, is_alive):
+def test_one_member_with_our_output_vouches_for_the_whole_session(node, wait_until, is_alive, kill):
     """A member that has neither marker nor output is found by the company that it keeps."""
     pid, silent, _ = _start_two_silent_children(node, wait_until)
-    _kill_with_shim(node, wait_until, is_alive, pid)
+    _kill_with_shim(node, kill, pid)
     assert node.status("a-0.0")["num_alive"] == 2
     assert node.stop("a-0.0")[0]["survivors"] == []
     assert not is_alive(silent)
 
 
-def test_a_session_in_which_nobody_is_ours_for_certain_is_left_alone(node, wait_until, is_alive):
+def test_a_session_in_which_nobody_is_ours_for_certain_is_left_alone(node, wait_until, is_alive, kill):
     """Its number may have passed to strangers after all of ours had ended."""
     pid, silent, with_output = _start_two_silent_children(node, wait_until)
-    _kill_with_shim(node, wait_until, is_alive, pid)
-    os.kill(with_output, signal.SIGKILL)
-    wait_until(lambda: not is_alive(with_output))
+    _kill_with_shim(node, kill, pid)
+    kill(with_output)
     assert node.status("a-0.0")["num_alive"] == 0
     assert not node.stop("a-0.0")[0]["was_alive"]
     assert is_alive(silent)
-    os.kill(silent, signal.SIGKILL)
+    kill(silent)
 
 
 def test_an_orphan_is_stopped_and_its_end_is_on_record(node, is_alive):
     pid = node.start("a-0.0", "sleep", "100")["pid"]
-    os.kill(node.recorded("a-0.0")["shim_pid"], signal.SIGKILL)
+    node.kill_shim("a-0.0")
     assert node.stop("a-0.0")[0]["survivors"] == []
     assert not is_alive(pid)
     entry = node.status("a-0.0")
@@ -161,21 +166,29 @@ def test_an_orphan_is_stopped_and_its_end_is_on_record(node, is_alive):
     assert entry["reason"] == "stopped without its shim, so its exit code is not known"
 
 
-def test_several_are_stopped_at_the_same_time(node, wait_until):
+def test_several_are_stopped_at_the_same_time(node, wait_until, tmp_path):
+    """Each goes only when all have been told to: one after the other, the first would not go in its grace."""
     names = [f"a-0.{number}" for number in range(6)]
+    program = (
+        "import os, signal, time\n"
+        "def leave(*_):\n"
+        f"    open('{tmp_path}/told-%d' % os.getpid(), 'w').close()\n"
+        f"    while sum(name.startswith('told-') for name in os.listdir('{tmp_path}')) < {len(names)}:\n"
+        "        time.sleep(0.02)\n"
+        "    raise SystemExit(0)\n"
+        "signal.signal(signal.SIGTERM, leave); print('up'); time.sleep(100)"
+    )
     for name in names:
-        node.start_python(name, IGNORE_TERM)
+        node.start_python(name, program)
     wait_until(lambda: all(node.output(name) for name in names))
-    started = time.monotonic()
-    outcomes = node.stop(*names, grace_s=1.0)
+    outcomes = node.stop(*names, grace_s=60)
     assert [outcome["process_id"] for outcome in outcomes] == names
-    assert all(outcome["killed"] and not outcome["survivors"] for outcome in outcomes)
-    assert time.monotonic() - started < 4
+    assert not any(outcome["killed"] or outcome["survivors"] for outcome in outcomes)
 
 
 def test_stopping_what_was_never_started_or_has_ended_is_no_fault(node, wait_until):
     node.start("a-0.0", "true")
-    wait_until(lambda: node.status("a-0.0")["state"] == "exited")
+    node.wait_for_exit("a-0.0")
     assert [outcome["was_alive"] for outcome in node.stop("a-0.0", "never-0.0")] == [False, False]
     assert node.status("a-0.0")["exit_code"] == 0
 
@@ -197,7 +210,7 @@ def test_term_to_the_shim_ends_its_process_as_a_stop_would(node, wait_until, is_
     wait_until(lambda: node.output("a-0.0"))
     os.kill(node.recorded("a-0.0")["shim_pid"], signal.SIGTERM)
     wait_until(lambda: not is_alive(pid))
-    entry = wait_until(lambda: (found := node.status("a-0.0"))["state"] == "exited" and found)
+    entry = node.wait_for_exit("a-0.0")
     assert (entry["signal"], entry["is_stopped"]) == (signal.SIGKILL, True)
 
 

@@ -46,8 +46,12 @@ class Claim:
     def loopback(self, index: int) -> str:
         return f"127.{self.number}.{index // 250}.{1 + index % 250}"
 
-    def kept(self) -> dict[str, object]:
-        return json.loads((self.folder / "claim.json").read_text())
+    def kept(self) -> dict[str, object] | None:
+        """None when it was given back meanwhile."""
+        try:
+            return json.loads((self.folder / "claim.json").read_text())
+        except FileNotFoundError:
+            return None
 
 
 def claim(base: Path, *, is_kept: bool) -> Claim:
@@ -71,17 +75,17 @@ def claim(base: Path, *, is_kept: bool) -> Claim:
 
 
 def claims_at(base: Path) -> list[Claim]:
-    return [each for each in _claims() if each.kept()["base"] == str(base)]
+    return [each for each in _claims() if (kept := each.kept()) and kept["base"] == str(base)]
 
 
 def abandoned_claims() -> list[Claim]:
     """Sets whose process was killed before it could take them down."""
-    return [each for each in _claims() if _is_dead(each.kept()["owner"])]
+    return [each for each in _claims() if (kept := each.kept()) and _is_dead(kept["owner"])]
 
 
 def _claims() -> Iterator[Claim]:
     for folder in CLAIMS.iterdir() if CLAIMS.is_dir() else ():
-        if folder.name.isdigit() and (folder / "claim.json").is_file():
+        if folder.name.isdigit():
             yield Claim(number=int(folder.name))
 
 
