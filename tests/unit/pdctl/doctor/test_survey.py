@@ -54,6 +54,7 @@ class ScriptedNodes:
         return {
             "received_at": 100.4 + self.skew_s,
             "answered_at": 100.9 + self.skew_s,
+            "machine": "one boot 4026531840",
             "python": "3.11.7",
             "limits": {
                 "memlock_bytes": None,
