@@ -50,6 +50,7 @@ def port_fault(
             code="PD411",
             message=f"`{process.id}` can't listen on {process.listen} port {claim.port}: {answer.problem}",
             notes=(f"the address is tried on node `{process.node}`",),
+            names=(process.id, process.node, process.listen),
         )
     if answer.process is not None:
         name = answer.process.partition("/")[0]
@@ -67,6 +68,7 @@ def port_fault(
         message=f"port {claim.port} on `{process.node}` is taken by {holder}",
         notes=(f"`{process.id}` needs it as its {claim.name} port",),
         help=help,
+        names=(process.id, process.node, answer.process or str(answer.pid or "")),
     )
 
 

@@ -71,4 +71,5 @@ def _not_stopped(outcome: StopOutcome) -> Diagnostic:
         message=f"`{outcome.process_id}` could not be stopped: {outcome.error or f'{living} still lives'}",
         notes=notes if outcome.survivors else (),
         help="run the command again later: it goes on where it stopped",
+        names=(outcome.process_id,),
     )

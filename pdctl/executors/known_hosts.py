@@ -12,7 +12,8 @@ import hashlib
 import hmac
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+
+from pdctl.executors.ssh_patterns import SIGNS, is_meant
 
 _HASHED = "|1|"
 
@@ -65,7 +66,7 @@ class KnownHosts:
             return
         if marker == "@revoked":
             self._revoked.add(key.blob)
-        elif marker is None and (names.startswith(_HASHED) or any(sign in names for sign in "*?!")):
+        elif marker is None and (names.startswith(_HASHED) or not SIGNS.isdisjoint(names)):
             self._patterns.append((names, key))
         elif marker is None:
             for name in names.split(","):
@@ -75,15 +76,7 @@ class KnownHosts:
 def _is_meant(name: str, names: str) -> bool:
     if names.startswith(_HASHED):
         return _is_hash_of(name, names)
-    patterns = names.lower().split(",")
-    if any(fnmatchcase(name, each[1:]) for each in patterns if each.startswith("!")):
-        return False
-    return any(fnmatchcase(name, _without_sets(each)) for each in patterns if not each.startswith("!"))
-
-
-def _without_sets(pattern: str) -> str:
-    """Brackets are the signs of `[name]:port` there, and no sets as for fnmatch."""
-    return pattern.replace("[", "[[]")
+    return is_meant(name, names.lower().split(","))
 
 
 def _is_hash_of(name: str, entry: str) -> bool:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from pdctl.alike import limited
 from pdctl.diagnostics import Diagnostic, DiagnosticError, Excerpt
 from pdctl.executors.archive import shim_archive
 from pdctl.executors.shell import Completed, LineStream, Shell, UnreachableError
@@ -19,7 +20,6 @@ RETRY_PAUSE_S = 1.0  # before a lost call is asked again
 SHIP_TRIES = 3
 UNABLE_CODES = frozenset({"PD501", "PD502"})  # of a node that is reached, but serves no call
 MAX_QUOTED_LINES = 10
-MAX_NOTES = 10  # of one reason: a hundred fingerprints help nobody
 
 # Go where run directories lie on this node, which only the node knows, then become the command: no question
 # and answer is spent on it. Where there is no shim yet, say where it belongs, without starting Python for it.
@@ -157,6 +157,7 @@ class NodeLink:
             "PD501",
             f"cannot put the shim on {self.label}: {why}",
             help=f"make `{self._own_root}` writable, or free some space there",
+            names=(self.label,),
         )
 
     def _failed(self, done: Completed, verb: str) -> DiagnosticError:
@@ -166,6 +167,7 @@ class NodeLink:
                 f"{self.label} has no Python at `{self._python[0]}`",
                 notes=("pdctl supervises processes with a small script that needs Python 3.8 or later",),
                 help="install Python there, or name its interpreter as `cluster.ssh.python`",
+                names=(self.label,),
             )
         if (refusal := _refusal(done)) is not None:
             return DiagnosticError([self._refused(verb, refusal)])
@@ -175,10 +177,13 @@ class NodeLink:
             "PD502",
             f"the shim on {self.label} failed at `{verb}` with code {done.code}",
             excerpts=(Excerpt(title="what it said", lines=lines),) if lines else (),
+            names=(self.label,),
         )
 
     def _refused(self, verb: str, why: str) -> Diagnostic:
-        return Diagnostic(code="PD502", message=f"the shim on {self.label} failed at `{verb}`: {why}")
+        return Diagnostic(
+            code="PD502", message=f"the shim on {self.label} failed at `{verb}`: {why}", names=(self.label,)
+        )
 
 
 def unreachable_node(node: str, error: UnreachableError) -> DiagnosticError:
@@ -218,10 +223,7 @@ def unreachable_nodes(nodes: Sequence[UnreachableNode], *, notes: tuple[str, ...
 
 
 def _own_notes(group: Sequence[UnreachableNode]) -> tuple[str, ...]:
-    notes = tuple(dict.fromkeys(note for node in group for note in node.notes))
-    if len(notes) <= MAX_NOTES:
-        return notes
-    return (*notes[:MAX_NOTES], f"and {len(notes) - MAX_NOTES} more like these")
+    return limited(tuple(dict.fromkeys(note for node in group for note in node.notes)))
 
 
 def _lacks_shim(done: Completed) -> bool:

@@ -100,7 +100,7 @@ def login_of(asked: Asked, options: Options, operator: Operator) -> Login:
     stated = None if asked.identity_file is None else expand.path(asked.identity_file)
     configured = tuple(expand.path(path) for path in options.get("identityfile", ()) if path != NONE)
     identities = configured if stated is None else (stated, *(each for each in configured if each != stated))
-    proxy_jump, proxy_command = _proxies(asked, options)
+    proxy_jump, proxy_command = _proxies(asked, options, expand)
     return Login(
         host=host,
         port=port,
@@ -112,7 +112,7 @@ def login_of(asked: Asked, options: Options, operator: Operator) -> Login:
         may_use_agent=_one(options, "identityagent") != NONE,
         known_hosts=_known_hosts(asked, options, expand),
         proxy_jump=proxy_jump,
-        proxy_command=None if proxy_command is None else expand.tokens(proxy_command),
+        proxy_command=proxy_command,
         address_family=_one(options, "addressfamily") or "any",
     )
 
@@ -147,14 +147,14 @@ class _Expansion:
         return _TOKEN.sub(lambda found: values.get(found[1], found[0]), text)
 
 
-def _proxies(asked: Asked, options: Options) -> tuple[str | None, str | None]:
+def _proxies(asked: Asked, options: Options, expand: _Expansion) -> tuple[str | None, str | None]:
     """At most one of jump hosts and proxy command: the topology's word ends the search."""
     if asked.proxy_jump is not None:
         return (None if asked.proxy_jump == NONE else asked.proxy_jump), None
     jump, command = _one(options, "proxyjump"), _one(options, "proxycommand")
     if jump is not None and jump != NONE:
-        return jump, None
-    return None, (command if command != NONE else None)
+        return expand.tokens(jump), None
+    return None, (None if command is None or command.lower() == NONE else expand.tokens(command))
 
 
 def _known_hosts(asked: Asked, options: Options, expand: _Expansion) -> tuple[str, ...]:
