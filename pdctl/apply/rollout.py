@@ -9,7 +9,7 @@ from pdctl.apply.faults import has_ended, how_it_ended, is_late, nodes_lost, not
 from pdctl.apply.stop import stop_processes
 from pdctl.clock import Clock
 from pdctl.diagnostics import Diagnostic, DiagnosticError
-from pdctl.events import EventSink, Failed, Ready, Started, Starting, Waiting
+from pdctl.events import Event, EventSink, Failed, Ready, Started, Starting, Waiting
 from pdctl.executors.base import Executor
 from pdctl.executors.calls import LookQuery
 from pdctl.health import Readiness, read_readiness, readiness_probes
@@ -95,19 +95,23 @@ class Rollout:
         changes = [track.change for track in tracks if track.change is not None]
         replaced = [change for change in changes if change.op is Op.REPLACE]
         stop_processes(self.plan.name, replaced, self.observed, self.executor, sink=self.sink)
-        for change in changes:
-            self.sink.on(Starting(process_id=change.process_id, node=change.node, cause=change.cause))
+        self.sink.on(
+            *(Starting(process_id=each.process_id, node=each.node, cause=each.cause) for each in changes)
+        )
         outcomes = self.executor.start(self.plan, [track.process for track in tracks])
         now = self.clock.now()
         faults: list[Diagnostic] = []
+        events: list[Event] = []
         for track, outcome in zip(tracks, outcomes, strict=True):
             track.since = now
             track.is_answered = not outcome.is_unreachable
             if outcome.error is None:
-                self.sink.on(Started(process_id=track.process.id, node=track.process.node, pid=outcome.pid))
+                node = track.process.node
+                events.append(Started(process_id=track.process.id, node=node, pid=outcome.pid))
             elif track.is_answered:
                 faults.append(not_started(track.process, outcome.error))
-                self._say_failed(track, outcome.error)
+                events.append(Failed(process_id=track.process.id, reason=outcome.error))
+        self.sink.on(*events)
         if faults:
             raise DiagnosticError(faults)
 
@@ -128,6 +132,13 @@ class Rollout:
         lost = {node.name: node for node in sight.state.unreachable}
         for track in waiting:
             self._learn(track, answers[track.process.id], lost.get(track.process.node), sight.state)
+        self.sink.on(
+            *(
+                Ready(process_id=track.process.id, elapsed_s=self._elapsed_s(track))
+                for track in waiting
+                if track.is_ready and track.change is not None
+            )
+        )
         if is_time_to_say:
             self._say_waiting([track for track in waiting if not track.is_ready], sight.tails)
 
@@ -144,8 +155,6 @@ class Rollout:
                 track.since = None
                 return
         track.is_ready, track.reason = answer.is_ready, answer.reason
-        if track.is_ready and track.change is not None:
-            self.sink.on(Ready(process_id=track.process.id, elapsed_s=self._elapsed_s(track)))
 
     def _require_progress(self, tracks: Sequence[_Track], state: ObservedState) -> None:
         """Raise `DiagnosticError` with all that went wrong so far, once something did."""
@@ -163,10 +172,17 @@ class Rollout:
         if not (ended or late or given_up):
             return
         tails = self._tails([*ended, *late])
-        faults = [self._has_ended(track, observed.get(track.process.id), tails) for track in ended]
+        ends = {track.process.id: how_it_ended(observed.get(track.process.id)) for track in ended}
+        self.sink.on(
+            *(Failed(process_id=process_id, reason=how) for process_id, how in ends.items()),
+            *(Failed(process_id=track.process.id, reason="not ready in time") for track in late),
+            *(
+                Failed(process_id=track.process.id, reason=f"`{track.process.node}` can't be reached")
+                for track in cut_off
+            ),
+        )
+        faults = [self._has_ended(track, ends[track.process.id], tails) for track in ended]
         faults += [self._is_late(track, tails) for track in late]
-        for track in cut_off:
-            self._say_failed(track, f"`{track.process.node}` can't be reached")
         faults += nodes_lost([track.process for track in cut_off], lost)
         raise DiagnosticError(faults)
 
@@ -175,16 +191,11 @@ class Rollout:
         is_late = not track.is_ready and self._elapsed_s(track) > self._deadline_s(track)
         return is_late or lost.since_s > LOST_PATIENCE_S
 
-    def _has_ended(
-        self, track: _Track, observed: ObservedProcess | None, tails: Mapping[str, tuple[str, ...]]
-    ) -> Diagnostic:
-        how = how_it_ended(observed)
-        self._say_failed(track, how)
+    def _has_ended(self, track: _Track, how: str, tails: Mapping[str, tuple[str, ...]]) -> Diagnostic:
         lines = tails[track.process.id]
         return has_ended(track.process, how, ran_s=self._elapsed_s(track), lines=lines)
 
     def _is_late(self, track: _Track, tails: Mapping[str, tuple[str, ...]]) -> Diagnostic:
-        self._say_failed(track, "not ready in time")
         return is_late(
             track.process,
             deadline_s=self._deadline_s(track),
@@ -192,13 +203,10 @@ class Rollout:
             lines=tails[track.process.id],
         )
 
-    def _say_failed(self, track: _Track, reason: str) -> None:
-        self.sink.on(Failed(process_id=track.process.id, reason=reason))
-
     def _say_waiting(self, tracks: Sequence[_Track], tails: Mapping[str, tuple[str, ...]]) -> None:
         self._said_at = self.clock.now()
-        for track in tracks:
-            self.sink.on(
+        self.sink.on(
+            *(
                 Waiting(
                     process_id=track.process.id,
                     reason=track.reason,
@@ -206,7 +214,9 @@ class Rollout:
                     deadline_s=self._deadline_s(track),
                     last_line=next(iter(tails.get(track.process.id, ())), None),
                 )
+                for track in tracks
             )
+        )
 
     def _elapsed_s(self, track: _Track) -> float:
         return 0.0 if track.since is None else self.clock.now() - track.since

@@ -41,9 +41,10 @@ class LiveProgress:
             redirect_stderr=False,
         )
 
-    def on(self, event: Event) -> None:
+    def on(self, *events: Event) -> None:
         with self._lock:
-            self._board = after(self._board, event)
+            for event in events:
+                self._board = after(self._board, event)
 
     def __enter__(self) -> LiveProgress:
         self._live.start()

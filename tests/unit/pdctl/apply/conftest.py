@@ -187,8 +187,8 @@ class LineStream:
 class EventList:
     events: list[Event] = field(default_factory=list)
 
-    def on(self, event: Event) -> None:
-        self.events.append(event)
+    def on(self, *events: Event) -> None:
+        self.events.extend(events)
 
     def text(self) -> list[str]:
         """Kinds and processes, without the waiting in between."""
