@@ -1,4 +1,4 @@
-"""Are nodes of different names different machines? Each is planned as if it had ports and devices to itself."""
+"""Are nodes of different names different machines? Each is planned as if its ports were its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pdctl.doctor.survey import Survey
 from pdctl.hostlist import fold
 
 MACHINES = Topic("machines")
-_HELP = "correct `address` or `ssh.host` of one of them, or list the machine once: several instances fit on a node"
+_HELP = "correct `address` or `ssh.host` of one, or list the machine once: several instances fit on a node"
 
 
 def check_machines(survey: Survey) -> Iterator[Finding]:

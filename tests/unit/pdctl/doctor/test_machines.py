@@ -15,7 +15,7 @@ ONE = {"machine": "one boot 4026531840"}
 
 @pytest.fixture
 def found(make_topology, reference_programs, make_survey):
-    """What is told of nodes with these addresses; a prefill instance on each, `n1` and `n2` are one machine."""
+    """What is told of nodes with these addresses; `n1` and `n2`, with prefill, are one machine."""
 
     def of(*addresses: str, executor: str = "ssh", num_prefills: int = 2) -> list[str]:
         nodes = tuple(Node(name=f"n{number}", address=address) for number, address in enumerate(addresses, 1))
