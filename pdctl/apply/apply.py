@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from pdctl.apply.ports import require_free_ports
@@ -24,6 +24,7 @@ class Change:
     plan: LaunchPlan
     observed: ObservedState
     changes: ChangeSet
+    scope: Collection[str] | None = None  # ids of the processes that it is about; None: all of the plan
 
 
 def apply(
@@ -34,9 +35,11 @@ def apply(
     clock: Clock,
     options: RolloutOptions,
     commit: Callable[[], None],
+    require_lock: Callable[[], None] = lambda: None,
 ) -> None:
     """Make the plan true. Raises `DiagnosticError` on the first step that fails; what runs then goes on.
 
+    `require_lock` raises when the lock is lost, which it is asked before each step that changes something.
     `commit` is called once all ports are known to be free and all nodes are ready: before it nothing is
     touched, after it the new plan is the one in force. A process that is replaced goes down just before its
     successor starts, so a router keeps serving until the engines behind its successor are ready.
@@ -48,6 +51,7 @@ def apply(
     stopping = {each.process_id for each in (*strays, *changes.of(Op.REPLACE))}
     require_free_ports(plan.name, starting, executor, stopping=stopping)
     prepare_nodes(starting, executor, sink)
+    require_lock()
     commit()
     rollout = Rollout(
         plan=plan,
@@ -56,6 +60,8 @@ def apply(
         sink=sink,
         clock=clock,
         options=options,
+        scope=change.scope,
+        require_lock=require_lock,
     )
     # New engines may need the place of old ones. Otherwise old ones go last: a router may still send there.
     strays_first = any(process.role is not RoleKind.ROUTER for process in starting)
@@ -63,4 +69,5 @@ def apply(
         stop_processes(plan.name, strays, change.observed, executor, sink=sink)
     rollout.run(starts)
     if not strays_first:
+        require_lock()
         stop_processes(plan.name, strays, change.observed, executor, sink=sink)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pdctl.apply.faults import has_ended, how_it_ended, is_late, nodes_lost, not_started
@@ -54,11 +54,13 @@ class Rollout:
     sink: EventSink
     clock: Clock
     options: RolloutOptions
+    scope: Collection[str] | None = None  # ids of the processes to see to; None: all of the plan
+    require_lock: Callable[[], None] = lambda: None  # raises once somebody else may work on the deployment
     _tracks: dict[str, _Track] = field(default_factory=dict[str, _Track])
     _said_at: float = 0.0
 
     def run(self, starts: Mapping[str, Change]) -> None:
-        """Carry out `starts` (by process id) and return when every process of the plan is ready.
+        """Carry out `starts` (by process id) and return when every process of the scope is ready.
 
         Raises `DiagnosticError` when one fails or passes its deadline. All that failed by then are told,
         what runs goes on, and nothing more is started.
@@ -66,15 +68,19 @@ class Rollout:
         began = self.clock.now()
         self._said_at = began
         for process in self.plan.processes:
+            if self.scope is not None and process.id not in self.scope:
+                continue
             change = starts.get(process.id)
             self._tracks[process.id] = _Track(
                 process=process, change=change, since=None if change is not None else began
             )
         if not self.options.wait:
+            self.require_lock()
             self._start([track for track in self._tracks.values() if track.since is None])
             return
         pause_s = FIRST_POLL_S
         while not all(track.is_ready for track in self._tracks.values()):
+            self.require_lock()
             startable = self._startable()
             if startable:
                 self._start(startable)

@@ -17,6 +17,7 @@ from typer.main import get_command
 from pdctl.cli import exits
 from pdctl.cli.options import CONTEXT
 from pdctl.cli.output import Globals, ReaderGoneError, WriteError
+from pdctl.cli.signals import tell_interrupt
 from pdctl.cli.usage import usage_lines
 from pdctl.cli.verbs import HELP_OF_VERBS
 from pdctl.views.canvas import ColorMode
@@ -91,8 +92,8 @@ def run(args: Sequence[str]) -> int:
     try:
         code = get_command(app).main(list(args), prog_name="pdctl", standalone_mode=False)
         sys.stdout.flush()
-    except KeyboardInterrupt:
-        return exits.INTERRUPTED
+    except KeyboardInterrupt as interrupt:
+        return tell_interrupt(interrupt)
     except SystemExit as end:  # typer's own: completion scripts, a reader that leaves while help is printed
         return end.code if isinstance(end.code, int) else exits.ERROR
     except Exception as error:  # the boundary of the program

@@ -88,7 +88,7 @@ def test_ctrl_c_says_what_runs_and_the_command_that_goes_on(bench, wait_until):
     wait_until(lambda: "ready prefill-0.0" in bench.output(), "prefill is ready")
     os.killpg(up.pid, 2)
     assert up.wait(20) == 130
-    assert "interrupted: still running: decode-0.0, prefill-0.0" in bench.output()
+    assert "interrupted: still running: decode-0.0,prefill-0.0" in bench.output()
     assert "`pdctl up t.yaml --set health.stop_grace_s=2` goes on from here" in bench.output()
     bench.pdctl("down", "bench")
 

@@ -14,7 +14,7 @@ EVERYTHING = ("prefill-0.0", "decode-0.0", "router-0.0")
 
 @pytest.fixture
 def roll_out(plan, cluster, sink, clock):
-    def run(to_start, **options):
+    def run(to_start, *, scope=None, require_lock=lambda: None, **options):
         rollout = Rollout(
             plan=plan,
             observed=cluster.observe(plan.name),
@@ -22,6 +22,8 @@ def roll_out(plan, cluster, sink, clock):
             sink=sink,
             clock=clock,
             options=RolloutOptions(**options),
+            scope=scope,
+            require_lock=require_lock,
         )
         rollout.run(
             {each: Change(op=Op.CREATE, process_id=each, node="n1", cause="not running") for each in to_start}
@@ -166,3 +168,20 @@ def test_the_deadline_of_a_process_bounds_the_wait_for_its_node(roll_out, cluste
     with pytest.raises(DiagnosticError, match="PD610: n1 was lost"):
         roll_out(EVERYTHING, deadline_s=20.0)
     assert 20 < clock.now() - began < 25
+
+
+def test_what_is_out_of_scope_is_not_waited_for(roll_out, cluster, sink):
+    roll_out(("decode-0.0",), scope={"decode-0.0"})
+    assert sink.text() == ["starting decode-0.0", "started decode-0.0", "ready decode-0.0"]
+
+
+def test_nothing_more_is_started_once_the_lock_is_lost(roll_out, cluster, clock, script):
+    cluster.scripts = {"decode-0.0": script(ready_after_s=10.0)}
+
+    def require_lock():
+        if clock.now() > 1005:
+            raise DiagnosticError.one("PD614", "somebody has taken the lock away")
+
+    with pytest.raises(DiagnosticError, match="PD614"):
+        roll_out(EVERYTHING, require_lock=require_lock)
+    assert cluster.calls == ["start prefill-0.0", "start decode-0.0"]
