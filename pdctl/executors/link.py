@@ -23,11 +23,12 @@ MAX_QUOTED_LINES = 10
 
 # Go where run directories lie on this node, which only the node knows, then become the command: no question
 # and answer is spent on it. Where there is no shim yet, say where it belongs, without starting Python for it.
+# No `!`, quote or backslash: those would need an encoding, which costs the node a process (`remote_command`).
 _LACKING = 75
 _ENTER = (
     'case "$XDG_STATE_HOME" in /*) state=$XDG_STATE_HOME;; *) state=$HOME/.local/state;; esac; '
     'root=$state/pdctl/run; cd "$root" 2>/dev/null; '
-    f'[ -f "$3" ] || ! command -v "$0" >/dev/null || {{ printf %s "$root"; exit {_LACKING}; }}; '
+    f'[ -f "$3" ] || if command -v "$0" >/dev/null; then printf %s "$root"; exit {_LACKING}; fi; '
     'exec "$0" "$@"'
 )
 
