@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    from pdctl.cli.signals import raise_on_signals, tell_interrupt
+    from pdctl.cli.signals import forget_interrupt, raise_on_signals, tell_interrupt
 
     try:
         raise_on_signals()
@@ -15,4 +15,5 @@ def main() -> None:
         code = run(sys.argv[1:])
     except KeyboardInterrupt as interrupt:  # modules are still imported, or the last words are said
         code = tell_interrupt(interrupt)
+    forget_interrupt()
     sys.exit(code)

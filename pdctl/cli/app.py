@@ -37,6 +37,13 @@ EPILOG = (
 class LazyGroup(TyperGroup):
     """A group whose commands are modules, imported when they are called."""
 
+    def invoke(self, ctx: Context) -> object:
+        """typer itself would end in silence."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as interrupt:
+            raise typer.Exit(tell_interrupt(interrupt)) from None
+
     def list_commands(self, ctx: Context) -> list[str]:
         return list(HELP_OF_VERBS)
 

@@ -26,6 +26,15 @@ def tell_interrupt(interrupt: KeyboardInterrupt, *, words: str = "interrupted") 
     return exit_code(interrupt.args[0] if interrupt.args else signal.SIGINT)
 
 
+def forget_interrupt() -> None:
+    """Let Python end with the code that it is given.
+
+    An interrupt that comes while text is executed, as dataclasses do when they are made, counts as one that
+    nobody caught, and Python ends itself by SIGINT. Executing text once more makes it forget that.
+    """
+    exec("")
+
+
 def exit_code(signal_number: int) -> int:
     """What a shell reports for a program that the signal ended."""
     return 128 + signal_number
