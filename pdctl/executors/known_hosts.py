@@ -10,7 +10,7 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pdctl.executors.ssh_patterns import SIGNS, is_meant
@@ -37,15 +37,24 @@ class KnownHosts:
     _exact: dict[str, list[HostKey]] = field(default_factory=dict[str, list[HostKey]])
     _patterns: list[tuple[str, HostKey]] = field(default_factory=list[tuple[str, HostKey]])
     _revoked: set[bytes] = field(default_factory=set[bytes])
+    _files: dict[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
-    def parse(cls, texts: Iterable[str]) -> KnownHosts:
-        """Read files; lines that are no entries are passed over, as `ssh` does."""
+    def parse(cls, texts: Iterable[str], *, files: Sequence[str] = ()) -> KnownHosts:
+        """Read texts, and know which of `files` each is; lines that are no entries are passed over, as `ssh`
+        does.
+        """
         known = cls()
-        for text in texts:
+        for index, text in enumerate(texts):
             for line in text.splitlines():
                 known._add(line.split())
+            if index < len(files):
+                known._files[files[index]] = text
         return known
+
+    def files_of(self, name: str) -> tuple[str, ...]:
+        """Those that have a key of this host."""
+        return tuple(file for file, text in self._files.items() if KnownHosts.parse([text]).keys_of(name))
 
     def keys_of(self, name: str) -> tuple[HostKey, ...]:
         """`name` as in the file: lower case, `[name]:port` unless the port is 22."""

@@ -199,6 +199,7 @@ def lost_node(name: str, error: UnreachableError, *, since_s: float = 0.0) -> Un
         code=error.code,
         notes=error.notes,
         help=error.help,
+        commands=error.commands,
     )
 
 
@@ -216,7 +217,7 @@ def unreachable_nodes(nodes: Sequence[UnreachableNode], *, notes: tuple[str, ...
             code=code,
             message=f"{fold(node.name for node in group)} can't be reached: {reason}",
             notes=(*_own_notes(group), *notes, "what runs there is unknown; unreachable is not stopped"),
-            help=help or "make the node reachable and repeat the command",
+            help="\n".join((help or "make the node reachable and repeat the command", *_commands(group))),
         )
         for (code, reason, help), group in by_reason.items()
     ]
@@ -225,6 +226,10 @@ def unreachable_nodes(nodes: Sequence[UnreachableNode], *, notes: tuple[str, ...
 
 def _own_notes(group: Sequence[UnreachableNode]) -> tuple[str, ...]:
     return limited(tuple(dict.fromkeys(note for node in group for note in node.notes)))
+
+
+def _commands(group: Sequence[UnreachableNode]) -> tuple[str, ...]:
+    return limited(tuple(dict.fromkeys(command for node in group for command in node.commands)))
 
 
 def _lacks_shim(done: Completed) -> bool:

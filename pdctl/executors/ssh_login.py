@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -40,6 +41,7 @@ class Asked:
     identity_file: str | None = None
     proxy_jump: str | None = None
     known_hosts: str | None = None
+    config: str | None = None  # file; None: those that `ssh` reads by itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,8 @@ class Login:
     proxy_jump: str | None
     proxy_command: str | None
     address_family: str  # any, inet, inet6
+    by_hand: str = ""  # the `ssh` command that logs in the same way, and asks about a host key
+    config: str = "~/.ssh/config"  # where the operator says how hosts are reached
 
 
 def asked_for(ssh: Ssh, node: HostSsh, host: str) -> Asked:
@@ -69,6 +73,7 @@ def asked_for(ssh: Ssh, node: HostSsh, host: str) -> Asked:
         identity_file=node.identity_file or ssh.identity_file,
         proxy_jump=node.proxy_jump or ssh.proxy_jump,
         known_hosts=ssh.known_hosts,
+        config=ssh.config,
     )
 
 
@@ -87,6 +92,7 @@ def asked_for_hop(ssh: Ssh, hop: str, before: str | None) -> Asked:
         identity_file=ssh.identity_file,
         proxy_jump=before,
         known_hosts=ssh.known_hosts,
+        config=ssh.config,
     )
 
 
@@ -114,7 +120,21 @@ def login_of(asked: Asked, options: Options, operator: Operator) -> Login:
         proxy_jump=proxy_jump,
         proxy_command=proxy_command,
         address_family=_one(options, "addressfamily") or "any",
+        by_hand=shlex.join(_ssh_words(asked, expand)),
+        config=asked.config or "~/.ssh/config",
     )
+
+
+def _ssh_words(asked: Asked, expand: _Expansion) -> list[str]:
+    """What a person types for the same login. Paths are absolute: `ssh` expands no `~` in most of them."""
+    words = ["ssh"]
+    words += ["-F", expand.path(asked.config)] if asked.config else []
+    words += ["-o", f"UserKnownHostsFile={expand.path(asked.known_hosts)}"] if asked.known_hosts else []
+    words += ["-i", expand.path(asked.identity_file)] if asked.identity_file else []
+    words += ["-o", f"ProxyJump={asked.proxy_jump}"] if asked.proxy_jump else []
+    words += ["-p", str(asked.port)] if asked.port else []
+    words += ["-l", asked.user] if asked.user else []
+    return [*words, "-o", "StrictHostKeyChecking=ask", "--", asked.host, "true"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -218,6 +218,7 @@ class NodeConnection:
             connected = connect_tcp(
                 login.host,
                 login.port,
+                config=login.config,
                 family=login.address_family,
                 timeout_s=timeout_s,
                 keepalive_s=self._shared.ssh.keepalive_s,
@@ -273,8 +274,19 @@ class _Attempt(MissingHostKeyPolicy):
             return
         if known:
             fingerprint = known[0].fingerprint
-            raise _HostKeyError(host_key_changed(name, shown.type, shown.fingerprint, fingerprint, files))
-        raise _HostKeyError(host_key_unknown(name, shown.type, shown.fingerprint, files))
+            raise _HostKeyError(
+                host_key_changed(
+                    name,
+                    shown.type,
+                    shown.fingerprint,
+                    fingerprint,
+                    self.known.files_of(name),
+                    by_hand=self.login.by_hand,
+                )
+            )
+        raise _HostKeyError(
+            host_key_unknown(name, shown.type, shown.fingerprint, files, by_hand=self.login.by_hand)
+        )
 
     def fault(self, error: Exception) -> UnreachableError | _HungUpError:
         login, timeout_s = self.login, self.ssh.connect_timeout_s
