@@ -20,6 +20,7 @@ from pdctl.state.observed import ObservedProcess, ObservedState, UnreachableNode
 FIRST_POLL_S = 0.1
 SLOWEST_POLL_S = 1.0
 SAY_WAITING_EVERY_S = 1.0
+WATCH_EVERY_S = 5.0  # whether what is ready still lives: a hundred nodes are not asked for it in each round
 EXCERPT_LINES = 15
 LOST_PATIENCE_S = 60.0  # a node that is lost for longer ends the rollout
 
@@ -58,6 +59,8 @@ class Rollout:
     require_lock: Callable[[], None] = lambda: None  # raises once somebody else may work on the deployment
     _tracks: dict[str, _Track] = field(default_factory=dict[str, _Track])
     _said_at: float = 0.0
+    _watched_at: float = 0.0
+    _has_asked_all: bool = True  # in the last round
 
     def run(self, starts: Mapping[str, Change]) -> None:
         """Carry out `starts` (by process id) and return when every process of the scope is ready.
@@ -65,8 +68,7 @@ class Rollout:
         Raises `DiagnosticError` when one fails or passes its deadline. All that failed by then are told,
         what runs goes on, and nothing more is started.
         """
-        began = self.clock.now()
-        self._said_at = began
+        began = self._said_at = self._watched_at = self.clock.now()
         for process in self.plan.processes:
             if self.scope is not None and process.id not in self.scope:
                 continue
@@ -89,6 +91,8 @@ class Rollout:
             if not self._startable() and not all(track.is_ready for track in self._tracks.values()):
                 self.clock.sleep(pause_s)
                 pause_s = min(2 * pause_s, SLOWEST_POLL_S)
+        if not self._has_asked_all:
+            self._look()  # nothing counts as up that has ended meanwhile
 
     def _startable(self) -> list[_Track]:
         return [
@@ -122,13 +126,19 @@ class Rollout:
             raise DiagnosticError(faults)
 
     def _look(self) -> None:
-        """One round: which live, which serve, which are late, which can't be asked."""
-        watched = [track for track in self._tracks.values() if track.since is not None]
-        waiting = [track for track in watched if not track.is_ready]
+        """One round: which live, which serve, which are late, which can't be asked.
+
+        It asks the nodes of what is waited for, and now and then those of all that was started.
+        """
+        begun = [track for track in self._tracks.values() if track.since is not None]
+        waiting = [track for track in begun if not track.is_ready]
+        nodes = self._nodes_to_ask(begun, waiting)
+        watched = [track for track in begun if track.process.node in nodes]
         is_time_to_say = self.clock.now() - self._said_at >= SAY_WAITING_EVERY_S
         sight = self.executor.look(
             LookQuery(
                 deployment=self.plan.name,
+                nodes=nodes,
                 probes=readiness_probes([track.process for track in waiting]),
                 tail_of=_nodes_of(waiting) if is_time_to_say else {},
             )
@@ -147,6 +157,17 @@ class Rollout:
         )
         if is_time_to_say:
             self._say_waiting([track for track in waiting if not track.is_ready], sight.tails)
+
+    def _nodes_to_ask(self, begun: Sequence[_Track], waiting: Sequence[_Track]) -> tuple[str, ...]:
+        now = self.clock.now()
+        every = tuple(dict.fromkeys(each.process.node for each in begun))
+        nodes = tuple(dict.fromkeys(each.process.node for each in waiting))
+        if not waiting or now - self._watched_at >= WATCH_EVERY_S:
+            nodes = every
+        self._has_asked_all = len(nodes) == len(every)
+        if self._has_asked_all:
+            self._watched_at = now
+        return nodes
 
     def _learn(
         self, track: _Track, answer: Readiness, lost: UnreachableNode | None, state: ObservedState
@@ -235,7 +256,9 @@ class Rollout:
     def _tails(self, tracks: Sequence[_Track]) -> Mapping[str, tuple[str, ...]]:
         if not tracks:
             return {}
-        query = LookQuery(deployment=self.plan.name, tail_of=_nodes_of(tracks), num_lines=EXCERPT_LINES)
+        tail_of = _nodes_of(tracks)
+        nodes = tuple(dict.fromkeys(tail_of.values()))
+        query = LookQuery(deployment=self.plan.name, nodes=nodes, tail_of=tail_of, num_lines=EXCERPT_LINES)
         return self.executor.look(query).tails
 
 

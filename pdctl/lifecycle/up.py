@@ -102,8 +102,7 @@ def _make_true(
                 _refuse_unreachable(left, observed, is_left=True)
             change = _wanted(plan, observed, restart_ids)
             notes.intend(change.changes)
-            if options.doctor:
-                look_before(plan, change.changes, executor, sink)
+            ports = look_before(plan, change.changes, executor, sink) if options.doctor else ()
             apply(
                 change,
                 executor,
@@ -112,6 +111,7 @@ def _make_true(
                 options=RolloutOptions(wait=options.wait, deadline_s=options.deadline_s),
                 commit=lambda: _keep_plan(plan, executor),
                 require_lock=lock.require,
+                ports=ports,
             )
             left_out = _left_out(change, executor)
             if options.wait and not left_out:
