@@ -129,7 +129,9 @@ def _ssh_words(asked: Asked, expand: _Expansion) -> list[str]:
     """What a person types for the same login. Paths are absolute: `ssh` expands no `~` in most of them."""
     words = ["ssh"]
     words += ["-F", expand.path(asked.config)] if asked.config else []
-    words += ["-o", f"UserKnownHostsFile={expand.path(asked.known_hosts)}"] if asked.known_hosts else []
+    # An option of several paths: one with a space needs quotes within the word.
+    known = [f'UserKnownHostsFile="{expand.path(asked.known_hosts)}"'] if asked.known_hosts else []
+    words += ["-o", *known] if known else []
     words += ["-i", expand.path(asked.identity_file)] if asked.identity_file else []
     words += ["-o", f"ProxyJump={asked.proxy_jump}"] if asked.proxy_jump else []
     words += ["-p", str(asked.port)] if asked.port else []

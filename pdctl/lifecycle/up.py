@@ -20,7 +20,14 @@ from pdctl.executors.base import Executor
 from pdctl.executors.link import UNABLE_CODES, unreachable_nodes
 from pdctl.executors.shell import UNREACHABLE_CODES
 from pdctl.hostlist import fold
-from pdctl.lifecycle.access import cluster_of, executor_for, open_deployment, records, with_left_nodes
+from pdctl.lifecycle.access import (
+    cluster_of,
+    executor_for,
+    open_deployment,
+    records,
+    refuse_moved,
+    with_left_nodes,
+)
 from pdctl.lifecycle.audit import audited
 from pdctl.lifecycle.doctor import look_before
 from pdctl.lifecycle.interrupt import interruptible
@@ -59,6 +66,7 @@ def up(planned: Planned, sink: EventSink, options: UpOptions) -> UpOutcome:
 
     Nodes that the plan in force has and the topology no longer has are seen to as well, or nothing is done.
     """
+    refuse_moved(planned.plan)
     executor, left = with_left_nodes(planned.plan, planned.executor)
     outcome = _make_true(planned.plan, executor, sink, options, verb="up", left=left)
     if left is not None:
