@@ -48,6 +48,7 @@ class Diagnostic:
     notes: tuple[str, ...] = ()  # facts: what the other side says, what would happen
     help: str | None = None
     excerpts: tuple[Excerpt, ...] = ()
+    names: tuple[str, ...] = ()  # in its texts, by which alike ones differ: of processes, nodes, …
 
 
 class DiagnosticError(Exception):
@@ -68,6 +69,7 @@ class DiagnosticError(Exception):
         notes: tuple[str, ...] = (),
         help: str | None = None,
         excerpts: tuple[Excerpt, ...] = (),
+        names: tuple[str, ...] = (),
     ) -> DiagnosticError:
         return cls(
             [
@@ -79,6 +81,7 @@ class DiagnosticError(Exception):
                     notes=notes,
                     help=help,
                     excerpts=excerpts,
+                    names=names,
                 )
             ]
         )

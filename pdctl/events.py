@@ -124,4 +124,6 @@ Event = (
 class EventSink(Protocol):
     """Where events go: a screen, JSON lines, a list in a test."""
 
-    def on(self, event: Event) -> None: ...
+    def on(self, *events: Event) -> None:
+        """What happens together is given together, and may be told in one line."""
+        ...

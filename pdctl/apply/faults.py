@@ -15,6 +15,7 @@ def not_started(process: ProcessSpec, reason: str) -> Diagnostic:
         code="PD601",
         message=f"`{process.id}` could not be started on `{process.node}`: {reason}",
         notes=(f"its program is `{process.argv[0]}`",),
+        names=(process.id, process.node),
     )
 
 
@@ -25,6 +26,7 @@ def has_ended(process: ProcessSpec, how: str, *, ran_s: float, lines: tuple[str,
         notes=(f"it ran for {ran_s:.1f} s on `{process.node}`",),
         help="mend the cause and run `pdctl up` again: what serves already is kept",
         excerpts=_excerpts(process, lines),
+        names=(process.id, process.node),
     )
 
 
@@ -35,6 +37,7 @@ def is_late(process: ProcessSpec, *, deadline_s: float, seen: str, lines: tuple[
         notes=(f"its last probe saw: {seen}", "it still runs"),
         help="if it only needs longer, raise `health.ready_deadline_s` and run `pdctl up` again",
         excerpts=_excerpts(process, lines),
+        names=(process.id, process.node),
     )
 
 

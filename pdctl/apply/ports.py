@@ -13,15 +13,27 @@ from pdctl.state.observed import UnreachableNode
 
 
 def require_free_ports(
-    deployment: str, processes: Sequence[ProcessSpec], executor: Executor, *, stopping: Collection[str]
+    deployment: str,
+    processes: Sequence[ProcessSpec],
+    executor: Executor,
+    *,
+    stopping: Collection[str],
+    answered: Sequence[PortAnswer] = (),
 ) -> None:
-    """Raise `DiagnosticError` with every port that a stranger holds; `stopping` will give theirs up."""
+    """Raise `DiagnosticError` with every port that a stranger holds; `stopping` will give theirs up.
+
+    What `answered` tells is not asked again.
+    """
     wanted = [(process, claim) for process in processes for claim in process.ports]
     queries = [
         PortQuery(node=process.node, host=process.listen, port=claim.port) for process, claim in wanted
     ]
     leaving = {f"{deployment}/{process_id}" for process_id in stopping}
-    answers = executor.ports(queries) if queries else ()
+    known_answers = {answer.query: answer for answer in answered}
+    open_queries = [query for query in queries if query not in known_answers]
+    if open_queries:
+        known_answers |= {answer.query: answer for answer in executor.ports(open_queries)}
+    answers = [known_answers[query] for query in queries]
     require_reachable(answers)
     in_the_way = [
         (process, claim, answer)
@@ -50,6 +62,7 @@ def port_fault(
             code="PD411",
             message=f"`{process.id}` can't listen on {process.listen} port {claim.port}: {answer.problem}",
             notes=(f"the address is tried on node `{process.node}`",),
+            names=(process.id, process.node, process.listen),
         )
     if answer.process is not None:
         name = answer.process.partition("/")[0]
@@ -67,6 +80,7 @@ def port_fault(
         message=f"port {claim.port} on `{process.node}` is taken by {holder}",
         notes=(f"`{process.id}` needs it as its {claim.name} port",),
         help=help,
+        names=(process.id, process.node, answer.process or str(answer.pid or "")),
     )
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pdctl.apply.faults import has_ended, how_it_ended, is_late, nodes_lost, not_started
 from pdctl.apply.stop import stop_processes
 from pdctl.clock import Clock
 from pdctl.diagnostics import Diagnostic, DiagnosticError
-from pdctl.events import EventSink, Failed, Ready, Started, Starting, Waiting
+from pdctl.events import Event, EventSink, Failed, Ready, Started, Starting, Waiting
 from pdctl.executors.base import Executor
 from pdctl.executors.calls import LookQuery
 from pdctl.health import Readiness, read_readiness, readiness_probes
@@ -20,6 +20,7 @@ from pdctl.state.observed import ObservedProcess, ObservedState, UnreachableNode
 FIRST_POLL_S = 0.1
 SLOWEST_POLL_S = 1.0
 SAY_WAITING_EVERY_S = 1.0
+WATCH_EVERY_S = 5.0  # whether what is ready still lives: a hundred nodes are not asked for it in each round
 EXCERPT_LINES = 15
 LOST_PATIENCE_S = 60.0  # a node that is lost for longer ends the rollout
 
@@ -54,27 +55,34 @@ class Rollout:
     sink: EventSink
     clock: Clock
     options: RolloutOptions
+    scope: Collection[str] | None = None  # ids of the processes to see to; None: all of the plan
+    require_lock: Callable[[], None] = lambda: None  # raises once somebody else may work on the deployment
     _tracks: dict[str, _Track] = field(default_factory=dict[str, _Track])
     _said_at: float = 0.0
+    _watched_at: float = 0.0
+    _has_asked_all: bool = True  # in the last round
 
     def run(self, starts: Mapping[str, Change]) -> None:
-        """Carry out `starts` (by process id) and return when every process of the plan is ready.
+        """Carry out `starts` (by process id) and return when every process of the scope is ready.
 
         Raises `DiagnosticError` when one fails or passes its deadline. All that failed by then are told,
         what runs goes on, and nothing more is started.
         """
-        began = self.clock.now()
-        self._said_at = began
+        began = self._said_at = self._watched_at = self.clock.now()
         for process in self.plan.processes:
+            if self.scope is not None and process.id not in self.scope:
+                continue
             change = starts.get(process.id)
             self._tracks[process.id] = _Track(
                 process=process, change=change, since=None if change is not None else began
             )
         if not self.options.wait:
+            self.require_lock()
             self._start([track for track in self._tracks.values() if track.since is None])
             return
         pause_s = FIRST_POLL_S
         while not all(track.is_ready for track in self._tracks.values()):
+            self.require_lock()
             startable = self._startable()
             if startable:
                 self._start(startable)
@@ -83,6 +91,8 @@ class Rollout:
             if not self._startable() and not all(track.is_ready for track in self._tracks.values()):
                 self.clock.sleep(pause_s)
                 pause_s = min(2 * pause_s, SLOWEST_POLL_S)
+        if not self._has_asked_all:
+            self._look()  # nothing counts as up that has ended meanwhile
 
     def _startable(self) -> list[_Track]:
         return [
@@ -95,30 +105,40 @@ class Rollout:
         changes = [track.change for track in tracks if track.change is not None]
         replaced = [change for change in changes if change.op is Op.REPLACE]
         stop_processes(self.plan.name, replaced, self.observed, self.executor, sink=self.sink)
-        for change in changes:
-            self.sink.on(Starting(process_id=change.process_id, node=change.node, cause=change.cause))
+        self.sink.on(
+            *(Starting(process_id=each.process_id, node=each.node, cause=each.cause) for each in changes)
+        )
         outcomes = self.executor.start(self.plan, [track.process for track in tracks])
         now = self.clock.now()
         faults: list[Diagnostic] = []
+        events: list[Event] = []
         for track, outcome in zip(tracks, outcomes, strict=True):
             track.since = now
             track.is_answered = not outcome.is_unreachable
             if outcome.error is None:
-                self.sink.on(Started(process_id=track.process.id, node=track.process.node, pid=outcome.pid))
+                node = track.process.node
+                events.append(Started(process_id=track.process.id, node=node, pid=outcome.pid))
             elif track.is_answered:
                 faults.append(not_started(track.process, outcome.error))
-                self._say_failed(track, outcome.error)
+                events.append(Failed(process_id=track.process.id, reason=outcome.error))
+        self.sink.on(*events)
         if faults:
             raise DiagnosticError(faults)
 
     def _look(self) -> None:
-        """One round: which live, which serve, which are late, which can't be asked."""
-        watched = [track for track in self._tracks.values() if track.since is not None]
-        waiting = [track for track in watched if not track.is_ready]
+        """One round: which live, which serve, which are late, which can't be asked.
+
+        It asks the nodes of what is waited for, and now and then those of all that was started.
+        """
+        begun = [track for track in self._tracks.values() if track.since is not None]
+        waiting = [track for track in begun if not track.is_ready]
+        nodes = self._nodes_to_ask(begun, waiting)
+        watched = [track for track in begun if track.process.node in nodes]
         is_time_to_say = self.clock.now() - self._said_at >= SAY_WAITING_EVERY_S
         sight = self.executor.look(
             LookQuery(
                 deployment=self.plan.name,
+                nodes=nodes,
                 probes=readiness_probes([track.process for track in waiting]),
                 tail_of=_nodes_of(waiting) if is_time_to_say else {},
             )
@@ -128,8 +148,26 @@ class Rollout:
         lost = {node.name: node for node in sight.state.unreachable}
         for track in waiting:
             self._learn(track, answers[track.process.id], lost.get(track.process.node), sight.state)
+        self.sink.on(
+            *(
+                Ready(process_id=track.process.id, elapsed_s=self._elapsed_s(track))
+                for track in waiting
+                if track.is_ready and track.change is not None
+            )
+        )
         if is_time_to_say:
             self._say_waiting([track for track in waiting if not track.is_ready], sight.tails)
+
+    def _nodes_to_ask(self, begun: Sequence[_Track], waiting: Sequence[_Track]) -> tuple[str, ...]:
+        now = self.clock.now()
+        every = tuple(dict.fromkeys(each.process.node for each in begun))
+        nodes = tuple(dict.fromkeys(each.process.node for each in waiting))
+        if not waiting or now - self._watched_at >= WATCH_EVERY_S:
+            nodes = every
+        self._has_asked_all = len(nodes) == len(every)
+        if self._has_asked_all:
+            self._watched_at = now
+        return nodes
 
     def _learn(
         self, track: _Track, answer: Readiness, lost: UnreachableNode | None, state: ObservedState
@@ -144,8 +182,6 @@ class Rollout:
                 track.since = None
                 return
         track.is_ready, track.reason = answer.is_ready, answer.reason
-        if track.is_ready and track.change is not None:
-            self.sink.on(Ready(process_id=track.process.id, elapsed_s=self._elapsed_s(track)))
 
     def _require_progress(self, tracks: Sequence[_Track], state: ObservedState) -> None:
         """Raise `DiagnosticError` with all that went wrong so far, once something did."""
@@ -163,10 +199,17 @@ class Rollout:
         if not (ended or late or given_up):
             return
         tails = self._tails([*ended, *late])
-        faults = [self._has_ended(track, observed.get(track.process.id), tails) for track in ended]
+        ends = {track.process.id: how_it_ended(observed.get(track.process.id)) for track in ended}
+        self.sink.on(
+            *(Failed(process_id=process_id, reason=how) for process_id, how in ends.items()),
+            *(Failed(process_id=track.process.id, reason="not ready in time") for track in late),
+            *(
+                Failed(process_id=track.process.id, reason=f"`{track.process.node}` can't be reached")
+                for track in cut_off
+            ),
+        )
+        faults = [self._has_ended(track, ends[track.process.id], tails) for track in ended]
         faults += [self._is_late(track, tails) for track in late]
-        for track in cut_off:
-            self._say_failed(track, f"`{track.process.node}` can't be reached")
         faults += nodes_lost([track.process for track in cut_off], lost)
         raise DiagnosticError(faults)
 
@@ -175,16 +218,11 @@ class Rollout:
         is_late = not track.is_ready and self._elapsed_s(track) > self._deadline_s(track)
         return is_late or lost.since_s > LOST_PATIENCE_S
 
-    def _has_ended(
-        self, track: _Track, observed: ObservedProcess | None, tails: Mapping[str, tuple[str, ...]]
-    ) -> Diagnostic:
-        how = how_it_ended(observed)
-        self._say_failed(track, how)
+    def _has_ended(self, track: _Track, how: str, tails: Mapping[str, tuple[str, ...]]) -> Diagnostic:
         lines = tails[track.process.id]
         return has_ended(track.process, how, ran_s=self._elapsed_s(track), lines=lines)
 
     def _is_late(self, track: _Track, tails: Mapping[str, tuple[str, ...]]) -> Diagnostic:
-        self._say_failed(track, "not ready in time")
         return is_late(
             track.process,
             deadline_s=self._deadline_s(track),
@@ -192,13 +230,10 @@ class Rollout:
             lines=tails[track.process.id],
         )
 
-    def _say_failed(self, track: _Track, reason: str) -> None:
-        self.sink.on(Failed(process_id=track.process.id, reason=reason))
-
     def _say_waiting(self, tracks: Sequence[_Track], tails: Mapping[str, tuple[str, ...]]) -> None:
         self._said_at = self.clock.now()
-        for track in tracks:
-            self.sink.on(
+        self.sink.on(
+            *(
                 Waiting(
                     process_id=track.process.id,
                     reason=track.reason,
@@ -206,7 +241,9 @@ class Rollout:
                     deadline_s=self._deadline_s(track),
                     last_line=next(iter(tails.get(track.process.id, ())), None),
                 )
+                for track in tracks
             )
+        )
 
     def _elapsed_s(self, track: _Track) -> float:
         return 0.0 if track.since is None else self.clock.now() - track.since
@@ -219,7 +256,9 @@ class Rollout:
     def _tails(self, tracks: Sequence[_Track]) -> Mapping[str, tuple[str, ...]]:
         if not tracks:
             return {}
-        query = LookQuery(deployment=self.plan.name, tail_of=_nodes_of(tracks), num_lines=EXCERPT_LINES)
+        tail_of = _nodes_of(tracks)
+        nodes = tuple(dict.fromkeys(tail_of.values()))
+        query = LookQuery(deployment=self.plan.name, nodes=nodes, tail_of=tail_of, num_lines=EXCERPT_LINES)
         return self.executor.look(query).tails
 
 

@@ -48,18 +48,20 @@ def _stop_wave(
 ) -> tuple[StopOutcome, ...]:
     if not wave:
         return ()
-    for change, process in wave:
-        sink.on(
-            Stopping(
-                process_id=change.process_id, node=change.node, cause=change.cause, grace_s=process.grace_s
-            )
+    sink.on(
+        *(
+            Stopping(process_id=each.process_id, node=each.node, cause=each.cause, grace_s=process.grace_s)
+            for each, process in wave
         )
+    )
     outcomes = executor.stop(deployment, [process for _, process in wave])
-    for outcome in outcomes:
-        if not outcome.error and not outcome.survivors:
-            sink.on(
-                Stopped(process_id=outcome.process_id, killed=outcome.killed, elapsed_s=outcome.elapsed_s)
-            )
+    sink.on(
+        *(
+            Stopped(process_id=each.process_id, killed=each.killed, elapsed_s=each.elapsed_s)
+            for each in outcomes
+            if not each.error and not each.survivors
+        )
+    )
     return outcomes
 
 
@@ -71,4 +73,5 @@ def _not_stopped(outcome: StopOutcome) -> Diagnostic:
         message=f"`{outcome.process_id}` could not be stopped: {outcome.error or f'{living} still lives'}",
         notes=notes if outcome.survivors else (),
         help="run the command again later: it goes on where it stopped",
+        names=(outcome.process_id,),
     )

@@ -6,6 +6,14 @@ import sys
 
 
 def main() -> None:
-    from pdctl.cli.app import run
+    from pdctl.cli.signals import forget_interrupt, raise_on_signals, tell_interrupt
 
-    sys.exit(run(sys.argv[1:]))
+    try:
+        raise_on_signals()
+        from pdctl.cli.app import run
+
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt as interrupt:  # modules are still imported, or the last words are said
+        code = tell_interrupt(interrupt)
+    forget_interrupt()
+    sys.exit(code)

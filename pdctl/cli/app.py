@@ -17,6 +17,7 @@ from typer.main import get_command
 from pdctl.cli import exits
 from pdctl.cli.options import CONTEXT
 from pdctl.cli.output import Globals, ReaderGoneError, WriteError
+from pdctl.cli.signals import tell_interrupt
 from pdctl.cli.usage import usage_lines
 from pdctl.cli.verbs import HELP_OF_VERBS
 from pdctl.views.canvas import ColorMode
@@ -35,6 +36,13 @@ EPILOG = (
 
 class LazyGroup(TyperGroup):
     """A group whose commands are modules, imported when they are called."""
+
+    def invoke(self, ctx: Context) -> object:
+        """typer itself would end in silence."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as interrupt:
+            raise typer.Exit(tell_interrupt(interrupt)) from None
 
     def list_commands(self, ctx: Context) -> list[str]:
         return list(HELP_OF_VERBS)
@@ -91,8 +99,8 @@ def run(args: Sequence[str]) -> int:
     try:
         code = get_command(app).main(list(args), prog_name="pdctl", standalone_mode=False)
         sys.stdout.flush()
-    except KeyboardInterrupt:
-        return exits.INTERRUPTED
+    except KeyboardInterrupt as interrupt:
+        return tell_interrupt(interrupt)
     except SystemExit as end:  # typer's own: completion scripts, a reader that leaves while help is printed
         return end.code if isinstance(end.code, int) else exits.ERROR
     except Exception as error:  # the boundary of the program

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -35,9 +36,10 @@ def down(
     from pdctl.views.outcome import down_lines
 
     with output_of(ctx, as_json=as_json) as output:
-        name = deployment_of(target)
-        with telling_interrupts(output, again=f"pdctl down {name}"), output.progress() as sink:
-            outcome = take_down(name, sink, purge=purge)
+        with telling_interrupts(output, again=shlex.join(["pdctl", "down", *([target] if target else [])])):
+            name = deployment_of(target)
+            with output.progress() as sink:
+                outcome = take_down(name, sink, purge=purge)
         output.show(
             {
                 "name": name,

@@ -9,6 +9,7 @@ import typer
 
 from pdctl.cli.options import AsJson, Name, new_app, verb
 from pdctl.cli.output import Output, output_of
+from pdctl.cli.signals import exit_code
 
 if TYPE_CHECKING:
     from pdctl.lifecycle.logs import LogLine, LogNotice
@@ -37,12 +38,18 @@ def logs(
     Every line begins with its process. With --json each line is an object.
     """
     from pdctl.cli.targets import target_of
+    from pdctl.lifecycle.interrupt import signal_of
     from pdctl.lifecycle.logs import logs as read_logs
 
     with output_of(ctx, as_json=as_json) as output:
         target = target_of(name, ids or [])
         lines = read_logs(target.name, target.ids, tail=tail, follow=follow)
-        output.write(_shown(lines, output), is_live=True)
+        try:
+            output.write(_shown(lines, output), is_live=True)
+        except KeyboardInterrupt as interrupt:
+            if not follow:
+                raise
+            raise typer.Exit(exit_code(signal_of(interrupt))) from None  # there is no other end
 
 
 def _shown(items: Iterator[LogLine | LogNotice], output: Output) -> Iterator[str]:

@@ -7,14 +7,13 @@ from contextlib import contextmanager
 
 import typer
 
-from pdctl.cli import exits
 from pdctl.cli.output import Output
+from pdctl.cli.signals import exit_code, tell_interrupt
 from pdctl.lifecycle.interrupt import Interrupted
 from pdctl.lifecycle.up import UpOutcome
 from pdctl.views.changes import changes_summary, changes_value
-from pdctl.views.outcome import interrupted_lines, up_lines
+from pdctl.views.outcome import interrupted_lines, restart_lines, up_lines
 from pdctl.views.quantities import duration
-from pdctl.views.status import status_lines
 
 
 def show_up(output: Output, outcome: UpOutcome) -> None:
@@ -25,13 +24,18 @@ def show_up(output: Output, outcome: UpOutcome) -> None:
 
 def show_restart(output: Output, outcome: UpOutcome) -> None:
     _say_changes(output, outcome)
-    output.show(_value(outcome), status_lines(outcome.status, output.out))
+    output.show(_value(outcome), restart_lines(outcome.status, outcome.left_out, output.out))
 
 
 def _value(outcome: UpOutcome) -> dict[str, object]:
     """What `--json` prints: the changes as `diff` tells them, and what stands now."""
     changes = changes_value(outcome.status.name, outcome.changes)
-    return {**changes, "elapsed_s": outcome.elapsed_s, "status": outcome.status}
+    return {
+        **changes,
+        "elapsed_s": outcome.elapsed_s,
+        "left_out": outcome.left_out,
+        "status": outcome.status,
+    }
 
 
 def _say_changes(output: Output, outcome: UpOutcome) -> None:
@@ -42,7 +46,7 @@ def _say_changes(output: Output, outcome: UpOutcome) -> None:
 
 @contextmanager
 def telling_interrupts(output: Output, *, again: str) -> Generator[None]:
-    """After Ctrl-C, say what still runs and how to go on; `again` is the command that would."""
+    """After Ctrl-C, TERM or HUP, say what still runs and how to go on; `again` is the command that would."""
     try:
         yield
     except Interrupted as interrupted:
@@ -50,4 +54,8 @@ def telling_interrupts(output: Output, *, again: str) -> Generator[None]:
             {"interrupted": {"deployment": interrupted.name, "running": interrupted.running}},
             interrupted_lines(interrupted.name, interrupted.running, again, output.err),
         )
-        raise typer.Exit(exits.INTERRUPTED) from None
+        raise typer.Exit(exit_code(interrupted.signal_number)) from None
+    except KeyboardInterrupt as interrupt:  # before the act, which takes its own
+        raise typer.Exit(
+            tell_interrupt(interrupt, words="interrupted: nothing was started or stopped")
+        ) from None

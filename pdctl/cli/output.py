@@ -114,7 +114,7 @@ class Output:
         if self.err.live:
             from pdctl.views.progress_live import LiveProgress
 
-            return LiveProgress(sys.stderr, self.err)
+            return LiveProgress(self._stderr, self.err)
         from pdctl.views.progress_plain import PlainProgress
 
         return PlainProgress(self._stderr)

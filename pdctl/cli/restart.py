@@ -28,7 +28,8 @@ def restart(
 ) -> None:
     """Restart instances.
 
-    All processes of an instance restart together.
+    All processes of an instance restart together. What they need and does not run is started too, nothing
+    else is touched.
     """
     from pdctl.cli.operation import show_restart, telling_interrupts
     from pdctl.cli.targets import target_of
@@ -36,16 +37,12 @@ def restart(
     from pdctl.lifecycle.up import restart as restart_instances
 
     with output_of(ctx, as_json=as_json) as output:
-        target = target_of(name, ids)
         options = UpOptions(
             wait=not no_wait, canary=not no_canary, doctor=not skip_doctor, deadline_s=timeout_s
         )
-        with (
-            telling_interrupts(
-                output,
-                again=shlex.join(["pdctl", "restart", *(f"{target.name}/{each}" for each in target.ids)]),
-            ),
-            output.progress() as sink,
-        ):
-            outcome = restart_instances(target.name, target.ids, sink, options)
+        again = shlex.join(["pdctl", "restart", *ids, *(["--name", name] if name else [])])
+        with telling_interrupts(output, again=again):
+            target = target_of(name, ids)
+            with output.progress() as sink:
+                outcome = restart_instances(target.name, target.ids, sink, options)
         show_restart(output, outcome)

@@ -19,7 +19,7 @@ class Forgiving:
         if not self._is_gone:
             try:
                 self._stream.write(text)
-            except BrokenPipeError:
+            except OSError:  # a closed pipe, a terminal that hung up
                 self._is_gone = True
         return len(text)
 
@@ -27,5 +27,5 @@ class Forgiving:
         if not self._is_gone:
             try:
                 self._stream.flush()
-            except BrokenPipeError:
+            except OSError:
                 self._is_gone = True

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pdctl.cli.planning import looks_like_file, refuse_shipped_name
 from pdctl.cli.usage import UsageFault
+from pdctl.diagnostics import DiagnosticError
 from pdctl.lifecycle.access import deployments, introduce
 from pdctl.lifecycle.planning import TopologySource, plan_file
 
@@ -45,7 +47,12 @@ def deployment_of(target: str | None) -> str:
         return target
     refuse_shipped_name(target)
     plan = plan_file(TopologySource(path=target, sets=(), profile=None)).plan
-    introduce(plan)
+    if not introduce(plan):
+        raise DiagnosticError.one(
+            "PD608",
+            f"no deployment `{plan.name}` is known: nothing of it is on its nodes, or on record here",
+            help=f"`pdctl up {shlex.quote(target)}` starts it",
+        )
     return plan.name
 
 

@@ -53,10 +53,6 @@ def up(
     from pdctl.lifecycle.up import up as make_true
 
     with output_of(ctx, as_json=as_json) as output:
-        planned = plan_of(output, file, sets, profile, engine)
-        if dry_run:
-            show_changes(output, planned)
-            return
         options = UpOptions(
             wait=not no_wait,
             canary=not no_canary,
@@ -64,8 +60,13 @@ def up(
             doctor=not skip_doctor,
             deadline_s=timeout_s,
         )
-        with telling_interrupts(output, again=_again(file, sets, profile, engine)), output.progress() as sink:
-            outcome = make_true(planned, sink, options)
+        with telling_interrupts(output, again=_again(file, sets, profile, engine)):
+            planned = plan_of(output, file, sets, profile, engine)
+            if dry_run:
+                show_changes(output, planned)
+                return
+            with output.progress() as sink:
+                outcome = make_true(planned, sink, options)
         show_up(output, outcome)
 
 

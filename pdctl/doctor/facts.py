@@ -123,6 +123,7 @@ class NodeFacts:
     """Parts that were not asked for are empty, or None."""
 
     clock: Clock
+    machine: str  # the same for nodes that share a kernel and its network
     python: str  # version of the shim's interpreter
     limits: Limits
     folders: tuple[Folder, ...]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from pdctl.alike import filled, masked
 from pdctl.diagnostics import Diagnostic, Severity
 from pdctl.hostlist import fold
 
@@ -27,6 +29,7 @@ class Finding:
     code: str | None = None
     notes: tuple[str, ...] = ()
     help: str | None = None
+    names: tuple[str, ...] = ()  # in these texts, by which findings of alike nodes differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +110,26 @@ class DoctorReport:
 
 
 def folded(findings: tuple[Finding, ...]) -> tuple[Verdict, ...]:
-    """Findings that differ in nothing but their node become one verdict, at the place of the first."""
-    nodes_of: dict[tuple[object, ...], list[Finding]] = {}
+    """Findings that differ in nothing but names become one verdict, at the place of the first."""
+    groups: dict[tuple[object, ...], list[Finding]] = {}
     for each in findings:
-        key = (each.check, each.standing, each.code, each.text, each.notes, each.help)
-        nodes_of.setdefault(key, []).append(each)
-    return tuple(
-        Verdict(
-            check=group[0].check,
-            standing=group[0].standing,
-            nodes=tuple(dict.fromkeys(each.node for each in group)),
-            text=group[0].text,
-            code=group[0].code,
-            notes=group[0].notes,
-            help=group[0].help,
-        )
-        for group in nodes_of.values()
+        texts = tuple(masked(text, each.names) for text in (each.text, *each.notes, each.help or ""))
+        groups.setdefault((each.check, each.standing, each.code, len(each.names), *texts), []).append(each)
+    return tuple(_verdict(group) for group in groups.values())
+
+
+def _verdict(group: Sequence[Finding]) -> Verdict:
+    first = group[0]
+
+    def told(text: str) -> str:
+        return filled(masked(text, first.names), [each.names for each in group])
+
+    return Verdict(
+        check=first.check,
+        standing=first.standing,
+        nodes=tuple(dict.fromkeys(each.node for each in group)),
+        text=told(first.text),
+        code=first.code,
+        notes=tuple(map(told, first.notes)),
+        help=None if first.help is None else told(first.help),
     )

@@ -31,6 +31,7 @@ def read_facts(reply: NodeReply, answer: Fields, needs: NodeNeeds) -> NodeFacts:
     ]
     return NodeFacts(
         clock=_clock(reply, answer),
+        machine=answer.text("machine"),
         python=answer.text("python"),
         limits=_limits(answer.object("limits")),
         folders=tuple(_folder(each) for each in answer.objects("folders")),

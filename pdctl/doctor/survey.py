@@ -31,7 +31,7 @@ class Scope:
 
 
 EVERYTHING = Scope()
-BEFORE_UP = Scope(ports=False, deployments=False, devices=False, peers=False)
+BEFORE_UP = Scope(deployments=False, devices=False, peers=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

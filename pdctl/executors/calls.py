@@ -72,6 +72,7 @@ class LookQuery:
     """What one look at a deployment should see, in one round trip per machine."""
 
     deployment: str
+    nodes: tuple[str, ...] | None = None  # to ask, those of probes and tails among them; None: all
     probes: tuple[ProbeRequest, ...] = ()
     tail_of: Mapping[str, str] = field(default_factory=dict[str, str])  # process id to node
     num_lines: int = 1  # of each of those

@@ -10,9 +10,10 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+
+from pdctl.executors.ssh_patterns import SIGNS, is_meant
 
 _HASHED = "|1|"
 
@@ -36,15 +37,24 @@ class KnownHosts:
     _exact: dict[str, list[HostKey]] = field(default_factory=dict[str, list[HostKey]])
     _patterns: list[tuple[str, HostKey]] = field(default_factory=list[tuple[str, HostKey]])
     _revoked: set[bytes] = field(default_factory=set[bytes])
+    _files: dict[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
-    def parse(cls, texts: Iterable[str]) -> KnownHosts:
-        """Read files; lines that are no entries are passed over, as `ssh` does."""
+    def parse(cls, texts: Iterable[str], *, files: Sequence[str] = ()) -> KnownHosts:
+        """Read texts, and know which of `files` each is; lines that are no entries are passed over, as `ssh`
+        does.
+        """
         known = cls()
-        for text in texts:
+        for index, text in enumerate(texts):
             for line in text.splitlines():
                 known._add(line.split())
+            if index < len(files):
+                known._files[files[index]] = text
         return known
+
+    def files_of(self, name: str) -> tuple[str, ...]:
+        """Those that have a key of this host."""
+        return tuple(file for file, text in self._files.items() if KnownHosts.parse([text]).keys_of(name))
 
     def keys_of(self, name: str) -> tuple[HostKey, ...]:
         """`name` as in the file: lower case, `[name]:port` unless the port is 22."""
@@ -65,7 +75,7 @@ class KnownHosts:
             return
         if marker == "@revoked":
             self._revoked.add(key.blob)
-        elif marker is None and (names.startswith(_HASHED) or any(sign in names for sign in "*?!")):
+        elif marker is None and (names.startswith(_HASHED) or not SIGNS.isdisjoint(names)):
             self._patterns.append((names, key))
         elif marker is None:
             for name in names.split(","):
@@ -75,15 +85,7 @@ class KnownHosts:
 def _is_meant(name: str, names: str) -> bool:
     if names.startswith(_HASHED):
         return _is_hash_of(name, names)
-    patterns = names.lower().split(",")
-    if any(fnmatchcase(name, each[1:]) for each in patterns if each.startswith("!")):
-        return False
-    return any(fnmatchcase(name, _without_sets(each)) for each in patterns if not each.startswith("!"))
-
-
-def _without_sets(pattern: str) -> str:
-    """Brackets are the signs of `[name]:port` there, and no sets as for fnmatch."""
-    return pattern.replace("[", "[[]")
+    return is_meant(name, names.lower().split(","))
 
 
 def _is_hash_of(name: str, entry: str) -> bool:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from pdctl.alike import limited
 from pdctl.diagnostics import Diagnostic, DiagnosticError, Excerpt
 from pdctl.executors.archive import shim_archive
 from pdctl.executors.shell import Completed, LineStream, Shell, UnreachableError
@@ -19,15 +20,15 @@ RETRY_PAUSE_S = 1.0  # before a lost call is asked again
 SHIP_TRIES = 3
 UNABLE_CODES = frozenset({"PD501", "PD502"})  # of a node that is reached, but serves no call
 MAX_QUOTED_LINES = 10
-MAX_NOTES = 10  # of one reason: a hundred fingerprints help nobody
 
 # Go where run directories lie on this node, which only the node knows, then become the command: no question
 # and answer is spent on it. Where there is no shim yet, say where it belongs, without starting Python for it.
+# No `!`, quote or backslash: those would need an encoding, which costs the node a process (`remote_command`).
 _LACKING = 75
 _ENTER = (
     'case "$XDG_STATE_HOME" in /*) state=$XDG_STATE_HOME;; *) state=$HOME/.local/state;; esac; '
     'root=$state/pdctl/run; cd "$root" 2>/dev/null; '
-    f'[ -f "$3" ] || ! command -v "$0" >/dev/null || {{ printf %s "$root"; exit {_LACKING}; }}; '
+    f'[ -f "$3" ] || if command -v "$0" >/dev/null; then printf %s "$root"; exit {_LACKING}; fi; '
     'exec "$0" "$@"'
 )
 
@@ -157,6 +158,7 @@ class NodeLink:
             "PD501",
             f"cannot put the shim on {self.label}: {why}",
             help=f"make `{self._own_root}` writable, or free some space there",
+            names=(self.label,),
         )
 
     def _failed(self, done: Completed, verb: str) -> DiagnosticError:
@@ -166,6 +168,7 @@ class NodeLink:
                 f"{self.label} has no Python at `{self._python[0]}`",
                 notes=("pdctl supervises processes with a small script that needs Python 3.8 or later",),
                 help="install Python there, or name its interpreter as `cluster.ssh.python`",
+                names=(self.label,),
             )
         if (refusal := _refusal(done)) is not None:
             return DiagnosticError([self._refused(verb, refusal)])
@@ -175,10 +178,13 @@ class NodeLink:
             "PD502",
             f"the shim on {self.label} failed at `{verb}` with code {done.code}",
             excerpts=(Excerpt(title="what it said", lines=lines),) if lines else (),
+            names=(self.label,),
         )
 
     def _refused(self, verb: str, why: str) -> Diagnostic:
-        return Diagnostic(code="PD502", message=f"the shim on {self.label} failed at `{verb}`: {why}")
+        return Diagnostic(
+            code="PD502", message=f"the shim on {self.label} failed at `{verb}`: {why}", names=(self.label,)
+        )
 
 
 def unreachable_node(node: str, error: UnreachableError) -> DiagnosticError:
@@ -193,6 +199,7 @@ def lost_node(name: str, error: UnreachableError, *, since_s: float = 0.0) -> Un
         code=error.code,
         notes=error.notes,
         help=error.help,
+        commands=error.commands,
     )
 
 
@@ -210,7 +217,7 @@ def unreachable_nodes(nodes: Sequence[UnreachableNode], *, notes: tuple[str, ...
             code=code,
             message=f"{fold(node.name for node in group)} can't be reached: {reason}",
             notes=(*_own_notes(group), *notes, "what runs there is unknown; unreachable is not stopped"),
-            help=help or "make the node reachable and repeat the command",
+            help="\n".join((help or "make the node reachable and repeat the command", *_commands(group))),
         )
         for (code, reason, help), group in by_reason.items()
     ]
@@ -218,10 +225,11 @@ def unreachable_nodes(nodes: Sequence[UnreachableNode], *, notes: tuple[str, ...
 
 
 def _own_notes(group: Sequence[UnreachableNode]) -> tuple[str, ...]:
-    notes = tuple(dict.fromkeys(note for node in group for note in node.notes))
-    if len(notes) <= MAX_NOTES:
-        return notes
-    return (*notes[:MAX_NOTES], f"and {len(notes) - MAX_NOTES} more like these")
+    return limited(tuple(dict.fromkeys(note for node in group for note in node.notes)))
+
+
+def _commands(group: Sequence[UnreachableNode]) -> tuple[str, ...]:
+    return limited(tuple(dict.fromkeys(command for node in group for command in node.commands)))
 
 
 def _lacks_shim(done: Completed) -> bool:

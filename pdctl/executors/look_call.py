@@ -32,8 +32,11 @@ class SeenShare:
 
 def shares_of(query: LookQuery, machines: Machines) -> tuple[Share, ...]:
     """Each machine's part of the query. All are asked for their processes, also those without a probe."""
-    indices: dict[NodeLink, list[int]] = {link: [] for link in machines.links}
-    tail_of: dict[NodeLink, dict[str, str]] = {link: {} for link in machines.links}
+    links = machines.links
+    if query.nodes is not None:
+        links = tuple(dict.fromkeys(map(machines.link, query.nodes)))
+    indices: dict[NodeLink, list[int]] = {link: [] for link in links}
+    tail_of: dict[NodeLink, dict[str, str]] = {link: {} for link in links}
     for index, request in enumerate(query.probes):
         indices[machines.link(request.node)].append(index)
     for process_id, node in query.tail_of.items():
@@ -51,7 +54,7 @@ def shares_of(query: LookQuery, machines: Machines) -> tuple[Share, ...]:
             ),
             indices=tuple(indices[link]),
         )
-        for link in machines.links
+        for link in links
     )
 
 

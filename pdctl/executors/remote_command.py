@@ -2,8 +2,9 @@
 
 sshd hands the line to the login shell of the account, whatever that is. Shells agree on little: csh expands
 `!` inside single quotes and can't hold a newline there, fish reads backslashes there, zsh and tcsh expand a
-leading `=`. So the login shell sees nothing but letters, digits, a few harmless signs, `\\\\`, and one fixed
-program in quotes; the rest is octal, and only /bin/sh, into which the login shell turns at once, reads it.
+leading `=`. So the login shell sees nothing but one fixed program, and words in single quotes that hold none
+of this; it turns into /bin/sh at once. Where a word does, it sees only letters, digits, a few harmless signs
+and `\\\\` behind the program: the rest is octal, which /bin/sh alone reads, for one more process.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ PUT_TIMEOUT_S = 60.0
 MAX_LINE_BYTES = 128 * 1024 - 1  # what Linux takes as one argument: sshd starts `SHELL -c LINE`
 
 _SAFE_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./,:+-")
+_SAFE_WORD = re.compile(r"[A-Za-z0-9_./,:+-]+")
 _MARKER = re.compile(r"[A-Za-z0-9_-]+")
-# No quote, backslash, `!` or newline inside these quotes: they are what shells disagree about.
-_DECODE_AND_RUN = """exec /bin/sh -c 'eval "$(printf %b "$1")"' sh """
+# No quote, backslash, `!` or newline inside single quotes: they are what shells disagree about.
+_QUOTABLE = re.compile(r"[ \"-&(-\[\]-~]*")
+_RUN = """exec /bin/sh -c '{shown}exec "$@"' sh {words}"""
+_DECODE_AND_RUN = """exec /bin/sh -c 'eval "$(printf %b "$1")"' sh {script}"""
 
 
 def new_marker() -> str:
@@ -40,8 +44,13 @@ def remote_command(argv: Sequence[str], marker: str) -> str:
     if not _MARKER.fullmatch(marker):
         raise ValueError(f"`{marker!r}` is no marker")
     # The line break before it ends whatever a profile printed without one.
-    script = f"printf '\\n%s\\n' {marker}; printf '\\n%s\\n' {marker} >&2; exec {shlex.join(argv)}"
-    line = _DECODE_AND_RUN + _octal(script.encode("utf-8", "surrogateescape"))
+    shown = f"echo; echo {marker}; {{ echo; echo {marker}; }} >&2; "
+    words = [_quoted(word) for word in argv]
+    if None in words:
+        script = f"{shown}exec {shlex.join(argv)}"
+        line = _DECODE_AND_RUN.format(script=_octal(script.encode("utf-8", "surrogateescape")))
+    else:  # without the process that decoding takes
+        line = _RUN.format(shown=shown, words=" ".join(filter(None, words)))
     if len(line) > MAX_LINE_BYTES:
         raise ValueError(f"the command makes a line of {len(line)} bytes, more than {MAX_LINE_BYTES}")
     return line
@@ -51,6 +60,13 @@ def strip_noise(output: bytes, marker: str) -> bytes | None:
     """What the command itself wrote. None: it never began, and all of `output` is somebody else's."""
     _noise, found, own = output.partition(b"\n%b\n" % marker.encode())
     return own if found else None
+
+
+def _quoted(word: str) -> str | None:
+    """The word for any shell; None where it holds what shells disagree about."""
+    if _SAFE_WORD.fullmatch(word):
+        return word
+    return f"'{word}'" if _QUOTABLE.fullmatch(word) else None
 
 
 def _octal(script: bytes) -> str:

@@ -14,16 +14,23 @@ class UnreachableError(Exception):
     """A node doesn't answer: the connection failed, was cut, or a call took longer than its limit.
 
     Its text is the reason, without the node's name, so that nodes with one reason can be told together. The
-    rest is for a diagnostic about it: what differs between nodes stands in `notes`.
+    rest is for a diagnostic about it: what differs between nodes stands in `notes` and `commands`.
     """
 
     def __init__(
-        self, reason: str, *, code: str = "PD503", notes: tuple[str, ...] = (), help: str | None = None
+        self,
+        reason: str,
+        *,
+        code: str = "PD503",
+        notes: tuple[str, ...] = (),
+        help: str | None = None,
+        commands: tuple[str, ...] = (),
     ) -> None:
         super().__init__(reason)
         self.code = code
         self.notes = notes
         self.help = help
+        self.commands = commands  # that mend it, to be pasted; `help` introduces them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

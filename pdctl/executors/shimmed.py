@@ -85,7 +85,7 @@ class ShimmedExecutor:
     def look(self, query: LookQuery) -> Sight:
         """A machine that can't answer, for whatever reason, must not hide what stands on the others."""
         shares = {share.link: share for share in look_call.shares_of(query, self._machines)}
-        found = self._machines.ask_each(lambda link: look_call.look_on(shares[link]))
+        found = self._machines.ask_each(lambda link: look_call.look_on(shares[link]), tuple(shares))
         return look_call.merged(query, tuple(shares.values()), found, since_s=self._machines.since_s)
 
     def start(self, plan: LaunchPlan, processes: Sequence[ProcessSpec]) -> tuple[StartOutcome, ...]:

@@ -6,6 +6,7 @@ between nodes is a note.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from pdctl.executors.shell import UnreachableError
@@ -13,12 +14,13 @@ from pdctl.executors.shell import UnreachableError
 _PROBE_HELP = "see whether `ssh` reaches it from here"
 
 
-def unresolvable(host: str) -> UnreachableError:
+def unresolvable(host: str, config: str = "~/.ssh/config") -> UnreachableError:
+    """`config` is the file where the operator may add the name."""
     return UnreachableError(
         "its name can't be resolved",
         code="PD515",
         notes=(f"looked up `{host}`",),
-        help="set `address` or `ssh.host` of the node, or add the name to `~/.ssh/config`",
+        help=f"set `address` or `ssh.host` of the node, or add the name to `{config}`",
     )
 
 
@@ -71,21 +73,23 @@ def not_ssh(port: int) -> UnreachableError:
     )
 
 
-def host_key_unknown(host: str, key_type: str, fingerprint: str, files: Sequence[str]) -> UnreachableError:
-    """`host` as known_hosts writes it, `[name]:port` included."""
+def host_key_unknown(
+    host: str, key_type: str, fingerprint: str, files: Sequence[str], *, by_hand: str
+) -> UnreachableError:
+    """`host` as known_hosts writes it, `[name]:port` included; `by_hand` logs in and asks about the key."""
     return UnreachableError(
         "its host key is not known",
         code="PD518",
         notes=(f"`{host}` shows the {key_type} key {fingerprint}", f"looked in {_listed(files)}"),
-        help=f"compare the fingerprint with the node's own, then run `ssh {_typed(host)}` once, or add "
-        f"what `ssh-keyscan` prints",
+        help="compare the fingerprint with the node's own, then log in once and accept it:",
+        commands=(by_hand,),
     )
 
 
 def host_key_changed(
-    host: str, key_type: str, fingerprint: str, known: str, files: Sequence[str]
+    host: str, key_type: str, fingerprint: str, known: str, files: Sequence[str], *, by_hand: str
 ) -> UnreachableError:
-    """`known` is the fingerprint that was expected."""
+    """`known` is the fingerprint that was expected, `files` have it; `by_hand` asks about the new one."""
     return UnreachableError(
         "its host key has changed",
         code="PD519",
@@ -94,7 +98,8 @@ def host_key_changed(
             f"known from {_listed(files)}",
             "the node was installed anew, or something poses as it: nothing was sent",
         ),
-        help=f"find out why; if the new key is right, run `ssh-keygen -R '{host}'` and accept it anew",
+        help="find out why; if the new key is right, forget the old one and accept it:",
+        commands=(*(shlex.join(["ssh-keygen", "-R", host, "-f", file]) for file in files), by_hand),
     )
 
 
@@ -144,6 +149,7 @@ def jump_failed(hop: str, fault: UnreachableError) -> UnreachableError:
         code="PD522",
         notes=fault.notes,
         help=fault.help,
+        commands=fault.commands,
     )
 
 
@@ -201,11 +207,3 @@ def too_slow(timeout_s: float) -> UnreachableError:
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
-
-
-def _typed(host: str) -> str:
-    """`[name]:2222` as the `ssh` program takes it."""
-    if not host.startswith("["):
-        return host
-    name, _, port = host[1:].rpartition("]:")
-    return f"-p {port} {name}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -40,6 +41,7 @@ class Asked:
     identity_file: str | None = None
     proxy_jump: str | None = None
     known_hosts: str | None = None
+    config: str | None = None  # file; None: those that `ssh` reads by itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,8 @@ class Login:
     proxy_jump: str | None
     proxy_command: str | None
     address_family: str  # any, inet, inet6
+    by_hand: str = ""  # the `ssh` command that logs in the same way, and asks about a host key
+    config: str = "~/.ssh/config"  # where the operator says how hosts are reached
 
 
 def asked_for(ssh: Ssh, node: HostSsh, host: str) -> Asked:
@@ -69,6 +73,7 @@ def asked_for(ssh: Ssh, node: HostSsh, host: str) -> Asked:
         identity_file=node.identity_file or ssh.identity_file,
         proxy_jump=node.proxy_jump or ssh.proxy_jump,
         known_hosts=ssh.known_hosts,
+        config=ssh.config,
     )
 
 
@@ -87,6 +92,7 @@ def asked_for_hop(ssh: Ssh, hop: str, before: str | None) -> Asked:
         identity_file=ssh.identity_file,
         proxy_jump=before,
         known_hosts=ssh.known_hosts,
+        config=ssh.config,
     )
 
 
@@ -100,7 +106,7 @@ def login_of(asked: Asked, options: Options, operator: Operator) -> Login:
     stated = None if asked.identity_file is None else expand.path(asked.identity_file)
     configured = tuple(expand.path(path) for path in options.get("identityfile", ()) if path != NONE)
     identities = configured if stated is None else (stated, *(each for each in configured if each != stated))
-    proxy_jump, proxy_command = _proxies(asked, options)
+    proxy_jump, proxy_command = _proxies(asked, options, expand)
     return Login(
         host=host,
         port=port,
@@ -112,9 +118,25 @@ def login_of(asked: Asked, options: Options, operator: Operator) -> Login:
         may_use_agent=_one(options, "identityagent") != NONE,
         known_hosts=_known_hosts(asked, options, expand),
         proxy_jump=proxy_jump,
-        proxy_command=None if proxy_command is None else expand.tokens(proxy_command),
+        proxy_command=proxy_command,
         address_family=_one(options, "addressfamily") or "any",
+        by_hand=shlex.join(_ssh_words(asked, expand)),
+        config=asked.config or "~/.ssh/config",
     )
+
+
+def _ssh_words(asked: Asked, expand: _Expansion) -> list[str]:
+    """What a person types for the same login. Paths are absolute: `ssh` expands no `~` in most of them."""
+    words = ["ssh"]
+    words += ["-F", expand.path(asked.config)] if asked.config else []
+    # An option of several paths: one with a space needs quotes within the word.
+    known = [f'UserKnownHostsFile="{expand.path(asked.known_hosts)}"'] if asked.known_hosts else []
+    words += ["-o", *known] if known else []
+    words += ["-i", expand.path(asked.identity_file)] if asked.identity_file else []
+    words += ["-o", f"ProxyJump={asked.proxy_jump}"] if asked.proxy_jump else []
+    words += ["-p", str(asked.port)] if asked.port else []
+    words += ["-l", asked.user] if asked.user else []
+    return [*words, "-o", "StrictHostKeyChecking=ask", "--", asked.host, "true"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,14 +169,14 @@ class _Expansion:
         return _TOKEN.sub(lambda found: values.get(found[1], found[0]), text)
 
 
-def _proxies(asked: Asked, options: Options) -> tuple[str | None, str | None]:
+def _proxies(asked: Asked, options: Options, expand: _Expansion) -> tuple[str | None, str | None]:
     """At most one of jump hosts and proxy command: the topology's word ends the search."""
     if asked.proxy_jump is not None:
         return (None if asked.proxy_jump == NONE else asked.proxy_jump), None
     jump, command = _one(options, "proxyjump"), _one(options, "proxycommand")
     if jump is not None and jump != NONE:
-        return jump, None
-    return None, (command if command != NONE else None)
+        return expand.tokens(jump), None
+    return None, (None if command is None or command.lower() == NONE else expand.tokens(command))
 
 
 def _known_hosts(asked: Asked, options: Options, expand: _Expansion) -> tuple[str, ...]:

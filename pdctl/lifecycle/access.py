@@ -10,8 +10,9 @@ from pdctl import plugins
 from pdctl.diagnostics import DiagnosticError
 from pdctl.executors.base import Executor
 from pdctl.fields import FieldError
+from pdctl.hostlist import fold
 from pdctl.plan.codec import plan_from_json, plan_to_json
-from pdctl.plan.model import LaunchPlan
+from pdctl.plan.model import LaunchPlan, PlanNode
 from pdctl.state.paths import deployments_dir, state_dir
 from pdctl.state.record import DeploymentRecord, RecordStore, is_deployment_name
 from pdctl.topology.model import Cluster, Host
@@ -109,9 +110,11 @@ def cluster_of(plan: LaunchPlan) -> Cluster:
     return Cluster(executor=plan.executor, nodes=hosts, ssh=plan.ssh)
 
 
-def introduce(plan: LaunchPlan) -> None:
+def introduce(plan: LaunchPlan) -> bool:
     """Let a topology's plan tell how its deployment is reached, for an operator who has no record of it, or
     whose record says otherwise. What is in force stays what the nodes say; where nothing is, nothing happens.
+
+    Whether anything is known of it, by whatever record or node.
     """
     store = records()
     # What was taken down is still on record, but must not be listed again because of a question.
@@ -119,11 +122,13 @@ def introduce(plan: LaunchPlan) -> None:
     in_force = _plan_from(None if record is None else record.plan)
     if in_force is None:
         in_force = _plan_on_nodes(plan)
-    if in_force is None or in_force.executor != plan.executor:
-        return
-    reachable = reached_as(in_force, plan)
-    if record is None or reachable != in_force:
-        store.save(DeploymentRecord(name=plan.name, plan=_plan_bytes(reachable)))
+    if in_force is None:
+        return store.load(plan.name) is not None or plan.name in (*store.audited_names(), *deployments())
+    if in_force.executor == plan.executor:
+        reachable = reached_as(in_force, plan)
+        if record is None or reachable != in_force:
+            store.save(DeploymentRecord(name=plan.name, plan=_plan_bytes(reachable)))
+    return True
 
 
 def _plan_on_nodes(plan: LaunchPlan) -> LaunchPlan | None:
@@ -138,10 +143,48 @@ def _plan_on_nodes(plan: LaunchPlan) -> LaunchPlan | None:
 
 
 def reached_as(in_force: LaunchPlan, plan: LaunchPlan) -> LaunchPlan:
-    """The plan in force with the logins of another. A node that only the former has keeps its own."""
+    """The plan in force with the logins of another. A node that only the former has keeps its own.
+
+    Where run directories lie is no matter of logins: a topology that says another place moves none.
+    """
     logins = {node.name: node.ssh for node in plan.nodes}
-    nodes = tuple(replace(node, ssh=logins.get(node.name, node.ssh)) for node in in_force.nodes)
-    return replace(in_force, ssh=plan.ssh, nodes=nodes)
+    nodes = tuple(
+        replace(node, ssh=replace(logins.get(node.name, node.ssh), state_dir=_state_dir(in_force, node)))
+        for node in in_force.nodes
+    )
+    ssh = None if plan.ssh is None else replace(plan.ssh, state_dir=in_force.ssh and in_force.ssh.state_dir)
+    return replace(in_force, ssh=ssh, nodes=nodes)
+
+
+def refuse_moved(plan: LaunchPlan) -> None:
+    """Raise `DiagnosticError` where the deployment is up with its run directories elsewhere than `plan` says: a
+    second one would be started beside it.
+    """
+    store = records()
+    record = store.load(plan.name) if plan.name in store.names() else None
+    in_force = _plan_from(None if record is None else record.plan)
+    if in_force is None:
+        return
+    place_of = {node.name: _state_dir(plan, node) for node in plan.nodes}
+    moved = {
+        node.name: _state_dir(in_force, node)
+        for node in in_force.nodes
+        if node.name in place_of and place_of[node.name] != _state_dir(in_force, node)
+    }
+    if moved and plan_on_nodes(plan.name, executor_for(cluster_of(in_force))) is not None:
+        place = next(iter(moved.values()))
+        before = "the nodes' own default" if place is None else f"`{place}`"
+        raise DiagnosticError.one(
+            "PD615",
+            f"`{plan.name}` is up with its state in {before} on {fold(moved)}, "
+            "and the topology says another `state_dir` now",
+            notes=("nothing was started or stopped",),
+            help=f"run `pdctl down {plan.name}` first, which knows the old place, or set `state_dir` back",
+        )
+
+
+def _state_dir(plan: LaunchPlan, node: PlanNode) -> str | None:
+    return node.ssh.state_dir or (plan.ssh and plan.ssh.state_dir) or None
 
 
 def _plan_bytes(plan: LaunchPlan) -> bytes:

@@ -8,6 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from pdctl.alike import folded
 from pdctl.diagnostics import DiagnosticError
 from pdctl.executors.base import PlanKeeping
 from pdctl.hostlist import fold
@@ -45,7 +46,7 @@ def audited(name: str, verb: str, nodes: PlanKeeping) -> Generator[Notes]:
         yield notes
         outcome, why = ("done", None) if notes.missed is None else ("unfinished", notes.missed)
     except DiagnosticError as error:
-        why = str(error)
+        why = "; ".join(f"{each.code}: {each.message}" for each in folded(error.diagnostics))
         raise
     except KeyboardInterrupt:
         outcome = "interrupted"

@@ -12,6 +12,7 @@ from pdctl.doctor.model import DoctorReport
 from pdctl.doctor.survey import BEFORE_UP, EVERYTHING, survey
 from pdctl.events import EventSink, Warned
 from pdctl.executors.base import Executor, NodeAccess
+from pdctl.executors.calls import PortAnswer
 from pdctl.lifecycle.access import open_deployment
 from pdctl.lifecycle.planning import Planned
 from pdctl.plan.model import LaunchPlan
@@ -30,22 +31,27 @@ def doctor_of_deployment(name: str) -> DoctorReport:
     return _look(deployment.require_plan(), deployment.executor, {})
 
 
-def look_before(plan: LaunchPlan, changes: ChangeSet, nodes: NodeAccess, sink: EventSink) -> None:
+def look_before(
+    plan: LaunchPlan, changes: ChangeSet, nodes: NodeAccess, sink: EventSink
+) -> tuple[PortAnswer, ...]:
     """What would keep processes from starting, by one call to each node that will start any.
 
     Raises `DiagnosticError` with all errors and warnings; warnings alone are told, and the act goes on. Ports
-    are left out: applying a plan looks at them, knowing which processes will give theirs up.
+    are asked for in the same call, but not judged: their answers are for applying the plan, which knows which
+    processes will give theirs up.
     """
     starting = {each.process_id for each in changes.of(Op.CREATE, Op.REPLACE)}
     processes = tuple(each for each in plan.processes if each.id in starting)
     if not processes:
-        return
-    verdicts = examine(survey(replace(plan, processes=processes), nodes, BEFORE_UP))
+        return ()
+    found = survey(replace(plan, processes=processes), nodes, BEFORE_UP)
+    verdicts = examine(replace(found, scope=replace(found.scope, ports=False)))
     faults = tuple(verdict.diagnostic() for verdict in verdicts if verdict.is_fault)
     if has_errors(faults):
         raise DiagnosticError(faults)
     for each in faults:
         sink.on(Warned(code=each.code, message=each.message, help=each.help))
+    return tuple(answer for _needs, facts in found.answered for answer in facts.ports)
 
 
 def planned_versions(topology: Topology) -> dict[str, str]:

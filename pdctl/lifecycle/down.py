@@ -46,15 +46,17 @@ def down(name: str, sink: EventSink, *, purge: bool = False) -> DownOutcome:
     deployment.require_known()
     with (
         interruptible(name, executor),
-        locked(name, "down", executor, sink, is_ending=True),
+        locked(name, "down", executor, sink, is_ending=True) as lock,
         audited(name, "down", executor) as notes,
     ):
         observed = settled(name, executor)
         changes = stop_everything(observed)
         notes.intend(changes)
+        lock.require()
         outcomes = stop_processes(name, changes.changes, observed, executor, sink=sink, passes_over_lost=True)
         lost = _lost(observed, outcomes)
         remains = executor.prove(name, _ports(deployment.plan), _pids(observed, outcomes))
+        lock.require()
         bring_home(name, executor)
         forgotten = executor.forget(name, keeps_plan=bool(lost))
         lost |= {node.name: node.reason for node in forgotten.unreachable}

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 from pdctl.lifecycle.access import open_deployment
 from pdctl.lifecycle.audit import audited
+from pdctl.lifecycle.locking import BREAK
 from pdctl.state.lock import Owner, is_dead
 
 
@@ -39,7 +40,7 @@ def break_lock(name: str, holder: Owner) -> bool:
     executor = open_deployment(name).executor
     if executor.standing(name).holder != holder:
         return False
-    with audited(name, "lock break", executor) as notes:
+    with audited(name, BREAK, executor) as notes:
         notes.changes = (f"took the lock from {holder.who}, who had it for `{holder.verb}`",)
         executor.unlock(name, holder)
     return True

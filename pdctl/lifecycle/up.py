@@ -13,26 +13,33 @@ from pdctl.apply.pairs import run_pairs
 from pdctl.apply.rollout import RolloutOptions
 from pdctl.apply.verify import Verify
 from pdctl.apply.workers import require_workers
-from pdctl.clock import SystemClock
+from pdctl.clock import Clock, SystemClock
 from pdctl.diagnostics import DiagnosticError
 from pdctl.events import EventSink
 from pdctl.executors.base import Executor
 from pdctl.executors.link import UNABLE_CODES, unreachable_nodes
 from pdctl.executors.shell import UNREACHABLE_CODES
 from pdctl.hostlist import fold
-from pdctl.lifecycle.access import cluster_of, executor_for, open_deployment, records, with_left_nodes
+from pdctl.lifecycle.access import (
+    cluster_of,
+    executor_for,
+    open_deployment,
+    records,
+    refuse_moved,
+    with_left_nodes,
+)
 from pdctl.lifecycle.audit import audited
 from pdctl.lifecycle.doctor import look_before
 from pdctl.lifecycle.interrupt import interruptible
-from pdctl.lifecycle.locking import locked, settled
+from pdctl.lifecycle.locking import HeldLock, locked, settled
 from pdctl.lifecycle.planning import Planned
 from pdctl.lifecycle.status import observe_status
 from pdctl.lifecycle.targets import instances_of
 from pdctl.plan.codec import plan_to_json
 from pdctl.plan.model import LaunchPlan
 from pdctl.reconcile.model import ChangeSet
-from pdctl.reconcile.reconcile import reconcile
-from pdctl.state.observed import ObservedState
+from pdctl.reconcile.reconcile import narrowed, reconcile
+from pdctl.state.observed import ObservedState, Phase
 from pdctl.state.record import DeploymentRecord
 from pdctl.status import DeploymentStatus
 
@@ -51,6 +58,7 @@ class UpOutcome:
     changes: ChangeSet
     status: DeploymentStatus
     elapsed_s: float
+    left_out: tuple[str, ...] = ()  # ids of processes that nobody asked for and that don't serve
 
 
 def up(planned: Planned, sink: EventSink, options: UpOptions) -> UpOutcome:
@@ -58,6 +66,7 @@ def up(planned: Planned, sink: EventSink, options: UpOptions) -> UpOutcome:
 
     Nodes that the plan in force has and the topology no longer has are seen to as well, or nothing is done.
     """
+    refuse_moved(planned.plan)
     executor, left = with_left_nodes(planned.plan, planned.executor)
     outcome = _make_true(planned.plan, executor, sink, options, verb="up", left=left)
     if left is not None:
@@ -66,7 +75,10 @@ def up(planned: Planned, sink: EventSink, options: UpOptions) -> UpOutcome:
 
 
 def restart(name: str, ids: tuple[str, ...], sink: EventSink, options: UpOptions) -> UpOutcome:
-    """Restart the instances that `ids` name, by instance or process, as last planned; no ids mean all."""
+    """Restart the instances that `ids` name, by instance or process, as last planned; no ids mean all.
+
+    What they start after is started too where it does not run. Nothing else is touched.
+    """
     deployment = open_deployment(name)
     plan = deployment.require_plan()
     instances = instances_of(plan, ids) if ids else {instance.id for instance in plan.instances}
@@ -80,43 +92,70 @@ def _make_true(
     options: UpOptions,
     *,
     verb: str,
-    restart_ids: Collection[str] = (),
+    restart_ids: Collection[str] | None = None,
     left: LaunchPlan | None = None,
 ) -> UpOutcome:
     clock = SystemClock()
     began = clock.now()
-    with (
-        interruptible(plan.name, executor),
-        _tidied_if_refused(executor),
-        _locked(plan, verb, executor, sink),
-        audited(plan.name, verb, executor) as notes,
-    ):
-        _refuse_unfinished(plan)
-        observed = settled(plan.name, executor)
-        _refuse_unreachable(plan, observed)
-        if left is not None:
-            _refuse_unreachable(left, observed, is_left=True)
-        changes = reconcile(plan, observed, restart=restart_ids)
-        notes.intend(changes)
-        if options.doctor:
-            look_before(plan, changes, executor, sink)
-        apply(
-            Change(plan=plan, observed=observed, changes=changes),
-            executor,
-            sink=sink,
-            clock=clock,
-            options=RolloutOptions(wait=options.wait, deadline_s=options.deadline_s),
-            commit=lambda: _keep_plan(plan, executor),
-        )
-        if options.wait and not changes.is_empty:
-            require_workers(plan, executor, clock=clock)
-            if options.canary and plan.canary:
-                run_canary(plan, executor, sink=sink, clock=clock)
-        if options.wait and options.verify is Verify.PAIRS:
-            run_pairs(plan, executor, sink=sink, clock=clock)
-    return UpOutcome(
-        changes=changes, status=observe_status(plan.name, executor, plan), elapsed_s=clock.now() - began
+    with interruptible(plan.name, executor):
+        with (
+            _tidied_if_refused(executor),
+            _locked(plan, verb, executor, sink) as lock,
+            audited(plan.name, verb, executor) as notes,
+        ):
+            _refuse_unfinished(plan)
+            observed = settled(plan.name, executor)
+            _refuse_unreachable(plan, observed)
+            if left is not None:
+                _refuse_unreachable(left, observed, is_left=True)
+            change = _wanted(plan, observed, restart_ids)
+            notes.intend(change.changes)
+            ports = look_before(plan, change.changes, executor, sink) if options.doctor else ()
+            apply(
+                change,
+                executor,
+                sink=sink,
+                clock=clock,
+                options=RolloutOptions(wait=options.wait, deadline_s=options.deadline_s),
+                commit=lambda: _keep_plan(plan, executor),
+                require_lock=lock.require,
+                ports=ports,
+            )
+            left_out = _left_out(change, executor)
+            if options.wait and not left_out:
+                _verify(change, executor, sink, clock, options)
+        status = observe_status(plan.name, executor, plan)
+    return UpOutcome(changes=change.changes, status=status, elapsed_s=clock.now() - began, left_out=left_out)
+
+
+def _wanted(plan: LaunchPlan, observed: ObservedState, restart_ids: Collection[str] | None) -> Change:
+    if restart_ids is None:
+        return Change(plan=plan, observed=observed, changes=reconcile(plan, observed))
+    changes, scope = narrowed(
+        reconcile(plan, observed, restart=restart_ids), plan, observed, instance_ids=restart_ids
     )
+    return Change(plan=plan, observed=observed, changes=changes, scope=scope)
+
+
+def _left_out(change: Change, executor: Executor) -> tuple[str, ...]:
+    """What does not serve and was not asked for; with it missing, there is nothing to verify."""
+    scope = change.scope
+    if scope is None or all(process.id in scope for process in change.plan.processes):
+        return ()
+    status = observe_status(change.plan.name, executor, change.plan)
+    return tuple(
+        each.id for each in status.processes if each.id not in scope and each.phase is not Phase.READY
+    )
+
+
+def _verify(change: Change, executor: Executor, sink: EventSink, clock: Clock, options: UpOptions) -> None:
+    plan = change.plan
+    if not change.changes.is_empty:
+        require_workers(plan, executor, clock=clock)
+        if options.canary and plan.canary:
+            run_canary(plan, executor, sink=sink, clock=clock)
+    if options.verify is Verify.PAIRS:
+        run_pairs(plan, executor, sink=sink, clock=clock)
 
 
 def _keep_plan(plan: LaunchPlan, executor: Executor) -> None:
@@ -138,16 +177,16 @@ def _tidied_if_refused(executor: Executor) -> Generator[None]:
 
 
 @contextmanager
-def _locked(plan: LaunchPlan, verb: str, executor: Executor, sink: EventSink) -> Generator[None]:
+def _locked(plan: LaunchPlan, verb: str, executor: Executor, sink: EventSink) -> Generator[HeldLock]:
     """Where the lock's node can't be reached or can't answer, it may not be the only one: all are told."""
     with ExitStack() as held:
         try:
-            held.enter_context(locked(plan.name, verb, executor, sink))
+            lock = held.enter_context(locked(plan.name, verb, executor, sink))
         except DiagnosticError as error:
             if any(each.code in (*UNREACHABLE_CODES, *UNABLE_CODES) for each in error.diagnostics):
                 _refuse_unreachable(plan, executor.observe(plan.name))
             raise
-        yield
+        yield lock
 
 
 def _refuse_unreachable(plan: LaunchPlan, observed: ObservedState, *, is_left: bool = False) -> None:

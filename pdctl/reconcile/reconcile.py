@@ -7,7 +7,7 @@ router is an instance of its own, so it restarts only when its own command chang
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pdctl.plan.model import Instance, LaunchPlan, ProcessSpec
 from pdctl.reconcile.fields import field_changes
@@ -39,6 +39,43 @@ def reconcile(plan: LaunchPlan, observed: ObservedState, *, restart: Collection[
             by_process[change.process_id] = change
     in_order = [by_process[process.id] for process in plan.processes]
     return ChangeSet(changes=(*reversed(strays), *in_order))
+
+
+def narrowed(
+    changes: ChangeSet, plan: LaunchPlan, observed: ObservedState, instance_ids: Collection[str]
+) -> tuple[ChangeSet, frozenset[str]]:
+    """What of `changes` is about these instances and what they start after, and ids of all those processes.
+
+    What they need is started where it does not run; where it runs, it is left as it is.
+    """
+    wanted = {process.id: process for process in plan.processes}
+    alive = {each.id for each in observed.processes if each.phase.is_alive}
+    named = {each.id for each in plan.processes if each.instance_id in instance_ids}
+    needed_by = _needed_by(plan, named)
+    broken = {wanted[each].instance_id for each in needed_by if each not in alive}
+    kept: list[Change] = []
+    for change in changes.changes:
+        needer = needed_by.get(change.process_id)
+        if change.process_id in named:
+            kept.append(change)
+        elif needer is not None and wanted[change.process_id].instance_id in broken:
+            kept.append(replace(change, cause=f"{change.cause}; `{needer}` needs it"))
+    return ChangeSet(changes=tuple(kept)), frozenset({*named, *needed_by})
+
+
+def _needed_by(plan: LaunchPlan, named: Collection[str]) -> dict[str, str]:
+    """What else has to run, whole instances, each with one that needs it."""
+    wanted = {process.id: process for process in plan.processes}
+    members = {instance.id: instance.process_ids for instance in plan.instances}
+    found: dict[str, str] = {}
+    pending = sorted(named)
+    while pending:
+        process = wanted[pending.pop()]
+        for process_id in (*process.after, *members[process.instance_id]):
+            if process_id not in named and process_id not in found:
+                found[process_id] = process.id
+                pending.append(process_id)
+    return found
 
 
 def stop_everything(observed: ObservedState) -> ChangeSet:

@@ -113,6 +113,12 @@ def is_loopback(address: str) -> bool:
     return number is not None and number.is_loopback
 
 
+def canonical(address: str) -> str:
+    """The same text for the same address, and for the same name of a host."""
+    number = _number(address)
+    return address.lower().rstrip(".") if number is None else str(number)
+
+
 def _number(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """The address in numbers, an IPv4 one that is wrapped in IPv6 as itself; None for a name."""
     try:

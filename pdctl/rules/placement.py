@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from pdctl.diagnostics import Diagnostic, Severity
 from pdctl.program import Rule
 from pdctl.rules.base import at_value, line_of
-from pdctl.rules.network import is_loopback
-from pdctl.topology.model import AUTO, Host, Role, Topology
+from pdctl.rules.network import canonical, is_loopback
+from pdctl.topology.model import AUTO, Host, Role, Ssh, Topology
 from pdctl.topology.nearest import suggest
 from pdctl.topology.source import DocumentPath
 
@@ -55,12 +55,42 @@ def _names_stand_once(topology: Topology) -> Iterable[Diagnostic]:
 
 
 def _addresses_stand_once(topology: Topology) -> Iterable[Diagnostic]:
-    listed: list[tuple[DocumentPath, str]] = [
-        (("cluster", "nodes", index, "address"), host.address)
-        for index, host in enumerate(_hosts(topology))
-        if host.address not in (None, AUTO)
-    ]
-    yield from _twice(topology, listed, "PD407", "address")
+    """A host of `ssh` without an address is reached by its name, which may be the address of another."""
+    listed: list[tuple[DocumentPath, str]] = []
+    by_name: set[str] = set()
+    for index, host in enumerate(_hosts(topology)):
+        path: DocumentPath = ("cluster", "nodes", index)
+        if host.address not in (None, AUTO):
+            listed.append(((*path, "address"), host.address))
+        elif host.address is None and topology.cluster.executor == "ssh" and host.name not in by_name:
+            by_name.add(host.name)  # the same name once more is PD406
+            listed.append(((*path, "name"), host.name))
+    yield from _twice(topology, listed, "PD407", "address", canonical)
+
+
+def _logins_stand_once(topology: Topology) -> Iterable[Diagnostic]:
+    """Accounts tell machines apart where a gateway stands for all of them."""
+    if topology.cluster.executor != "ssh":
+        return
+    ssh = topology.cluster.ssh or Ssh()
+    first: dict[tuple[str, int | None, str | None], tuple[DocumentPath, str]] = {}
+    for index, host in enumerate(_hosts(topology)):
+        if host.ssh.host is None and host.address not in (None, AUTO):
+            continue  # equal addresses are PD407
+        target = host.ssh.host or host.name
+        login = (canonical(target), host.ssh.port or ssh.port, host.ssh.user or ssh.user)
+        path: DocumentPath = ("cluster", "nodes", index)
+        place: DocumentPath = (*path, "name") if host.ssh.host is None else (*path, "ssh", "host")
+        other, name = first.setdefault(login, (place, host.name))
+        if name != host.name:  # the same name is PD406
+            yield at_value(
+                topology,
+                place,
+                "PD435",
+                f"`{host.name}` and `{name}` are logged in to at one place, `{target}`",
+                notes=(f"first at {line_of(topology, other)}", "so they are one machine under two names"),
+                help="correct `ssh.host`, or list the machine once with all its devices",
+            )
 
 
 def _device_orders_fit(topology: Topology) -> Iterable[Diagnostic]:
@@ -91,19 +121,24 @@ def _most_devices(topology: Topology, role: Role) -> int:
 
 
 def _twice(
-    topology: Topology, listed: Iterable[tuple[DocumentPath, str]], code: str, noun: str
+    topology: Topology,
+    listed: Iterable[tuple[DocumentPath, str]],
+    code: str,
+    noun: str,
+    form: Callable[[str], str] = str,
 ) -> Iterator[Diagnostic]:
+    """`form` gives equal texts for what means the same."""
     first: dict[str, DocumentPath] = {}
     for path, name in listed:
-        if name not in first:
-            first[name] = path
+        if form(name) not in first:
+            first[form(name)] = path
             continue
         yield at_value(
             topology,
             path,
             code,
             f"the {noun} `{name}` is listed twice",
-            notes=(f"first at {line_of(topology, first[name])}",),
+            notes=(f"first at {line_of(topology, first[form(name)])}",),
             help="remove one of them",
         )
 
@@ -141,6 +176,7 @@ RULES = (
     Rule(code="PD403", check=_named_nodes_exist),
     Rule(code="PD406", check=_names_stand_once),
     Rule(code="PD407", check=_addresses_stand_once),
+    Rule(code="PD435", check=_logins_stand_once),
     Rule(code="PD433", check=_device_orders_fit),
     Rule(code="PD408", check=_local_means_this_machine),
 )

@@ -59,6 +59,7 @@ class UnreachableNode:
     code: str = "PD503"  # of a diagnostic about it
     notes: tuple[str, ...] = ()  # what this node has of its own, where others share the reason
     help: str | None = None
+    commands: tuple[str, ...] = ()  # of its own, below the help
     fault: Diagnostic | None = None  # the whole story, where there is more to tell than a lost connection
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from pdctl.alike import filled, masked
 from pdctl.events import (
     Event,
     Failed,
@@ -21,6 +22,7 @@ from pdctl.events import (
     Waiting,
     Warned,
 )
+from pdctl.hostlist import fold
 from pdctl.views.canvas import Canvas, Style
 from pdctl.views.quantities import duration
 from pdctl.views.sentences import answer, preparation, sentence, waited, waits_for
@@ -43,6 +45,7 @@ class BoardRow:
     state: str  # one word
     text: str = ""
     fraction: float | None = None  # of a known whole; drawn as a bar
+    names: tuple[str, ...] = ()  # in the text, by which alike rows differ
 
     @property
     def is_settled(self) -> bool:
@@ -71,19 +74,32 @@ def board_lines(board: Board, canvas: Canvas, *, max_lines: int) -> Iterator[str
     cells = (canvas.width or DEFAULT_CELLS) - 1
     yield from (shorten(note, cells, canvas.ellipsis) for note in board.notes)
     room = max(1, max_lines - len(board.notes))
-    rows = list(board.rows.items())
-    if len(rows) <= room:
-        shown, hidden = rows, 0
-    else:
-        busy = [item for item in rows if not item[1].is_settled or item[1].state == "failed"]
+    groups = [((key,), row) for key, row in board.rows.items()]
+    if len(groups) > room:
+        groups = list(_alike(board.rows))
+    shown = groups
+    if len(groups) > room:
+        busy = [group for group in groups if not group[1].is_settled or group[1].state == "failed"]
         shown = busy[: room - 1]
-        hidden = len(rows) - len(shown)
-    key_cells = max((display_width(key) for key, _row in shown), default=0)
-    for key, row in shown:
-        yield _line(key, row, canvas, key_cells)
+    key_cells = max((display_width(fold(keys)) for keys, _row in shown), default=0)
+    for keys, row in shown:
+        yield _line(fold(keys), row, canvas, key_cells)
+    hidden = len(board.rows) - sum(len(keys) for keys, _row in shown)
     if hidden:
         num_settled = sum(row.is_settled for row in board.rows.values())
-        yield f"and {hidden} more; {num_settled} of {len(rows)} done"
+        yield f"and {hidden} more; {num_settled} of {len(board.rows)} done"
+
+
+def _alike(rows: Mapping[str, BoardRow]) -> Iterator[tuple[tuple[str, ...], BoardRow]]:
+    """Rows that say the same as one, with all their keys."""
+    groups: dict[object, dict[str, BoardRow]] = {}
+    for key, row in rows.items():
+        likeness = (row.state, row.fraction, len(row.names), masked(row.text, row.names))
+        groups.setdefault(likeness, {})[key] = row
+    for group in groups.values():
+        first = next(iter(group.values()))
+        text = filled(masked(first.text, first.names), [row.names for row in group.values()])
+        yield tuple(group), replace(first, text=text)
 
 
 def _line(key: str, row: BoardRow, canvas: Canvas, key_cells: int) -> str:
@@ -100,12 +116,12 @@ def _row_of(event: Event) -> tuple[str, BoardRow]:
         case Preparing():
             return event.node, BoardRow(state="preparing", text=preparation(event), fraction=_fraction(event))
         case Starting():
-            return event.process_id, BoardRow(
-                state="starting", text=f"on {event.node}: {printable(event.cause)}"
-            )
+            text = f"on {event.node}: {printable(event.cause)}"
+            return event.process_id, BoardRow(state="starting", text=text, names=(event.node,))
         case Started():
             pid = "" if event.pid is None else f", pid {event.pid}"
-            return event.process_id, BoardRow(state="started", text=f"on {event.node}{pid}")
+            names = (event.node, str(event.pid or ""))
+            return event.process_id, BoardRow(state="started", text=f"on {event.node}{pid}", names=names)
         case Waiting():
             return event.process_id, BoardRow(state="waiting", text=f"{waited(event)}: {waits_for(event)}")
         case Ready():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from pdctl.alike import folded
 from pdctl.diagnostics import Diagnostic, Excerpt, Severity, Span
 from pdctl.views.canvas import Canvas, Style
 from pdctl.views.quantities import counted
@@ -14,7 +15,8 @@ _SEVERITY_STYLES = {Severity.ERROR: Style.ERROR, Severity.WARNING: Style.WARNING
 
 
 def report_lines(diagnostics: Sequence[Diagnostic], canvas: Canvas) -> Iterator[str]:
-    """Every diagnostic, an empty line between two; then how many there are, and in which file."""
+    """Every diagnostic, alike ones as one, an empty line between two; then how many, and in which file."""
+    diagnostics = folded(diagnostics)
     for number, diagnostic in enumerate(diagnostics):
         if number:
             yield ""

@@ -19,7 +19,10 @@ def history_lines(acts: Sequence[Act], canvas: Canvas) -> Iterator[str]:
     for act in acts:
         entry = act.entry
         at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.at))
-        outcome = canvas.paint(entry.outcome, _OUTCOME_STYLES.get(entry.outcome, Style.WARNING))
-        yield f"{at}  {act.deployment}  {entry.verb}  {outcome}  by {printable(entry.who)}"
+        outcome = f"  {entry.outcome}  "
+        painted = f"  {canvas.paint(entry.outcome, _OUTCOME_STYLES.get(entry.outcome, Style.WARNING))}  "
+        line = f"{at}  {act.deployment}  {entry.verb}{outcome}by {printable(entry.who)}"
+        for each in wrap(line, canvas.width, rest="    "):
+            yield each.replace(outcome, painted, 1)
         for told in (*entry.changes, *filter(None, (entry.detail,))):
             yield from wrap(printable(told), canvas.width, first="    ", rest="      ")

@@ -33,6 +33,18 @@ def up_lines(status: DeploymentStatus, canvas: Canvas) -> Iterator[str]:
         yield from first_request_lines(status.endpoint, status.served_model)
 
 
+def restart_lines(status: DeploymentStatus, left_out: Sequence[str], canvas: Canvas) -> Iterator[str]:
+    """The table of `status`, then what was not asked for and is missing."""
+    yield from status_lines(status, canvas)
+    if left_out:
+        yield ""
+        yield from hint_lines(
+            f"{fold(left_out)} not asked for, so left as it is, and nothing was verified; "
+            "`pdctl up FILE` starts what is missing",
+            canvas,
+        )
+
+
 def first_request_lines(endpoint: Endpoint, served_model: str) -> Iterator[str]:
     """A command that fits 80 columns and stays correct whatever the model is called."""
     message = json.dumps([{"role": "user", "content": FIRST_QUESTION}])
@@ -42,13 +54,16 @@ def first_request_lines(endpoint: Endpoint, served_model: str) -> Iterator[str]:
     yield from f"    -H 'Content-Type: application/json' -d {shlex.quote(body)}".splitlines()
 
 
-def interrupted_lines(name: str, running: Sequence[str], again: str, canvas: Canvas) -> Iterator[str]:
-    """What goes on after Ctrl-C, and the two ways from here."""
+def interrupted_lines(name: str, running: Sequence[str] | None, again: str, canvas: Canvas) -> Iterator[str]:
+    """What goes on after the end of an act, and the two ways from here."""
     heading = canvas.paint("interrupted:", Style.WARNING)
+    if running is None:
+        yield f"{heading} what runs of {name} is unknown, `pdctl status {name}` tells"
+        return
     if not running:
         yield f"{heading} nothing of {name} runs"
         return
-    yield f"{heading} still running: {', '.join(running)}"
+    yield f"{heading} still running: {fold(running)}"
     yield ""
     yield from hint_lines(f"`{again}` goes on from here, `pdctl down {name}` stops all of it", canvas)
 

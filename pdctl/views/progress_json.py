@@ -16,9 +16,10 @@ class JsonProgress:
         self._out = out
         self._lock = threading.Lock()
 
-    def on(self, event: Event) -> None:
+    def on(self, *events: Event) -> None:
         with self._lock:
-            print(to_json(event_value(event), indent=None), file=self._out, flush=True)
+            for event in events:
+                print(to_json(event_value(event), indent=None), file=self._out, flush=True)
 
     def __enter__(self) -> JsonProgress:
         return self

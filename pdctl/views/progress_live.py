@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from types import TracebackType
-from typing import TextIO
+from typing import IO, cast
 
 from rich.console import Console
 from rich.live import Live
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from pdctl.events import Event
 from pdctl.views.board import Board, after, board_lines
-from pdctl.views.canvas import Canvas
+from pdctl.views.canvas import Canvas, Writable
 
 REFRESHES_PER_S = 8
 
@@ -20,12 +20,12 @@ REFRESHES_PER_S = 8
 class LiveProgress:
     """An `EventSink` that redraws. Events may come from several threads; use it as a context manager."""
 
-    def __init__(self, out: TextIO, canvas: Canvas) -> None:
+    def __init__(self, out: Writable, canvas: Canvas) -> None:
         self._canvas = canvas
         self._board = Board()
         self._lock = threading.Lock()
         self._console = Console(
-            file=out,
+            file=cast(IO[str], out),  # it only writes and flushes
             force_terminal=True,
             no_color=not canvas.color,
             color_system="standard" if canvas.color else None,
@@ -41,9 +41,10 @@ class LiveProgress:
             redirect_stderr=False,
         )
 
-    def on(self, event: Event) -> None:
+    def on(self, *events: Event) -> None:
         with self._lock:
-            self._board = after(self._board, event)
+            for event in events:
+                self._board = after(self._board, event)
 
     def __enter__(self) -> LiveProgress:
         self._live.start()

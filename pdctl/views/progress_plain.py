@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pdctl.events import Event, Preparing, Ready, Waiting
 from pdctl.views.canvas import Writable
-from pdctl.views.sentences import sentence
+from pdctl.views.sentences import sentences
 
 WAITING_INTERVAL_S = 10.0
 PREPARING_STEP = 10  # tenths of the whole
@@ -29,11 +29,14 @@ class PlainProgress:
         self._lock = threading.Lock()
         self._said = Said(waited_s={}, prepared={})
 
-    def on(self, event: Event) -> None:
+    def on(self, *events: Event) -> None:
         with self._lock:
-            self._said, is_news = remember(self._said, event)
-            if is_news:
-                print(sentence(event), file=self._out, flush=True)
+            news: list[Event] = []
+            for event in events:
+                self._said, is_news = remember(self._said, event)
+                news += [event] if is_news else []
+            for line in sentences(news):
+                print(line, file=self._out, flush=True)
 
     def __enter__(self) -> PlainProgress:
         return self
@@ -68,7 +71,7 @@ def _tenths(event: Preparing) -> int:
 class NoProgress:
     """An `EventSink` for operators who asked for silence."""
 
-    def on(self, event: Event) -> None:
+    def on(self, *_events: Event) -> None:
         """Nothing is shown."""
 
     def __enter__(self) -> NoProgress:

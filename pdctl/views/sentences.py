@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import isinf
 
 from pdctl.events import (
@@ -25,6 +27,59 @@ from pdctl.views.quantities import duration, size
 from pdctl.views.text import printable, shorten
 
 MAX_LAST_LINE = 160  # cells: engines print all their settings in one line
+
+
+def sentences(events: Sequence[Event]) -> Iterator[str]:
+    """A line for each kind of thing that happened together: `starting prefill-[0-15].0 on n[01-16]: …`."""
+    groups: dict[object, list[Event]] = {}
+    for event in events:
+        groups.setdefault(_likeness(event), []).append(event)
+    for group in groups.values():
+        yield sentence(group[0] if len(group) == 1 else _together(group))
+
+
+def _likeness(event: Event) -> object:
+    """Equal for events that one line may tell of."""
+    match event:
+        case Starting():
+            return Starting, event.cause
+        case Started():
+            return Started
+        case Waiting():
+            return Waiting, waited(event), event.reason
+        case Ready():
+            return Ready
+        case Failed():
+            return Failed, event.reason
+        case Stopping():
+            return Stopping, event.cause, event.grace_s
+        case Stopped():
+            return Stopped, event.killed
+        case _:
+            return event
+
+
+def _together(events: Sequence[Event]) -> Event:
+    """Alike events as one of all their processes: no pids, the longest time, the first one's last words."""
+    ids, nodes, longest_s = list[str](), list[str](), 0.0
+    for event in events:
+        if isinstance(event, Starting | Started | Waiting | Ready | Failed | Stopping | Stopped):
+            ids.append(event.process_id)
+        if isinstance(event, Starting | Started | Stopping):
+            nodes.append(event.node)
+        if isinstance(event, Ready | Stopped):
+            longest_s = max(longest_s, event.elapsed_s)
+    match events[0]:
+        case Starting() | Stopping() as first:
+            return replace(first, process_id=fold(ids), node=fold(nodes))
+        case Started() as first:
+            return replace(first, process_id=fold(ids), node=fold(nodes), pid=None)
+        case Ready() | Stopped() as first:
+            return replace(first, process_id=fold(ids), elapsed_s=longest_s)
+        case Waiting() | Failed() as first:
+            return replace(first, process_id=fold(ids))
+        case first:
+            return first
 
 
 def sentence(event: Event) -> str:

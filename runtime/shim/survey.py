@@ -28,10 +28,11 @@ def survey(root: str, questions: object) -> list[dict]:
 
 def _answer(root: str, question: dict) -> dict:
     """Imports are inside, so that a call pays only for what it is asked."""
-    from .survey_host import folder, limits
+    from .survey_host import folder, limits, machine
 
     answer: dict = {
         "python": "%d.%d.%d" % sys.version_info[:3],
+        "machine": machine(),
         "limits": limits(),
         "folders": [folder(path) for path in [root, *_texts(question, "folders")]],
     }

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 # Low to high: a module may import from its own layer and from those before it.
 LAYERS = (
-    ("diagnostics", "resources", "clock", "fields", "hostlist"),
+    ("diagnostics", "alike", "resources", "clock", "fields", "hostlist"),
     ("models", "topology", "inventory"),
     ("plan", "flags", "flagtable", "inspection"),
     ("state", "events", "status"),

@@ -14,6 +14,7 @@ from pdctl.doctor.checks.disk import check_disk
 from pdctl.doctor.checks.fabric import check_fabric
 from pdctl.doctor.checks.leftovers import check_leftovers
 from pdctl.doctor.checks.limits import check_limits
+from pdctl.doctor.checks.machines import check_machines
 from pdctl.doctor.checks.model_files import check_model_files
 from pdctl.doctor.checks.network import check_network
 from pdctl.doctor.checks.ports import check_ports
@@ -27,6 +28,7 @@ Check = Callable[[Survey], Iterator[Finding]]
 
 CHECKS: tuple[Check, ...] = (
     check_reach,
+    check_machines,
     check_clock,
     check_disk,
     check_shared_memory,

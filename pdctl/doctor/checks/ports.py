@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pdctl.apply.ports import port_fault
 from pdctl.doctor.model import Finding, Topic
@@ -29,7 +30,8 @@ def check_ports(survey: Survey) -> Iterator[Finding]:
         for need, answer in taken:
             fault = port_fault(need.process, need.claim, answer, known=known)
             text = fault.message.replace(f" on `{needs.name}`", "")
-            yield PORTS.error(needs.name, fault.code, text, notes=fault.notes, help=fault.help)
+            found = PORTS.error(needs.name, fault.code, text, notes=fault.notes, help=fault.help)
+            yield replace(found, names=fault.names)
         if not taken:
             is_running = any(answer.problem is not None for answer in facts.ports)
             yield PORTS.ok(needs.name, "held by this very deployment" if is_running else "free")

@@ -1,7 +1,7 @@
 """What the operator's SSH configuration says of a host.
 
-`ssh -G` knows it all, at the price of a process per host. paramiko's reader is enough for files that don't
-use what it can't read (`Include`, `Match`, canonical names), and is what is left where there is no `ssh`.
+`ssh -G` knows it all, at the price of a process per host. Our own reader is enough for files that don't use
+what it can't read (`Include`, `Match`, canonical names), and is what is left where there is no `ssh`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from paramiko import SSHConfig
-from paramiko.ssh_exception import ConfigParseError
-
+from pdctl.executors.fabric_transport.config_blocks import ConfigBlocks
 from pdctl.executors.ssh_faults import bad_settings
 from pdctl.executors.ssh_login import Options
 
@@ -24,7 +22,7 @@ SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 # ssh(1) tries these where no file is named.
 DEFAULT_IDENTITIES = ("~/.ssh/id_rsa", "~/.ssh/id_ecdsa", "~/.ssh/id_ed25519")
 _ASK_TIMEOUT_S = 20.0  # `Match exec` may run anything
-_BEYOND_PARAMIKO = re.compile(
+_BEYOND_US = re.compile(
     r"^\s*(match|canonical\w*|ignoreunknown)\b|^\s*include\s*=?\s*(?P<files>.+)", re.I | re.M
 )
 
@@ -36,7 +34,7 @@ class SshConfig:
         self._path = path
         self._home = Path(home)
         self._reading = threading.Lock()
-        self._parsed: SSHConfig | None = None
+        self._parsed: ConfigBlocks | None = None
         self._is_read = False
 
     def options(self, host: str, *, user: str | None = None, port: int | None = None) -> Options:
@@ -46,30 +44,30 @@ class SshConfig:
                 self._parsed = self._parse()
                 self._is_read = True
         if self._parsed is not None:
-            return _looked_up(self._parsed, host)
+            return {"identityfile": DEFAULT_IDENTITIES, **self._parsed.options(host)}
         return self._asked(host, user, port)
 
-    def _parse(self) -> SSHConfig | None:
-        """paramiko's reading of the files, None where `ssh` must be asked."""
+    def _parse(self) -> ConfigBlocks | None:
+        """Our own reading of the files, None where `ssh` must be asked."""
         if self._path is not None and not Path(self._path).is_file():
             raise bad_settings(f"there is no file `{self._path}`")
         files = [Path(self._path)] if self._path else [self._home / ".ssh/config", SYSTEM_CONFIG]
         try:
-            texts = [file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file()]
+            texts = {
+                str(file): file.read_text(encoding="utf-8", errors="replace")
+                for file in files
+                if file.is_file()
+            }
         except OSError as error:
             raise bad_settings(str(error)) from error
-        if shutil.which("ssh") and any(self._is_beyond(text) for text in texts):
+        if shutil.which("ssh") and any(self._is_beyond(text) for text in texts.values()):
             return None
-        try:
-            # A file's last `Host` must not swallow what the next file says of all hosts.
-            return SSHConfig.from_text("\nHost *\n".join(texts))
-        except ConfigParseError as error:
-            raise bad_settings(str(error)) from error
+        return ConfigBlocks(texts)
 
     def _is_beyond(self, text: str) -> bool:
-        """Whether paramiko would misread it. Debian's own file includes a folder that is empty as a rule."""
+        """Whether we would misread it. Debian's own file includes a folder that is empty as a rule."""
         base = self._home / ".ssh" if self._path is None else Path(self._path).parent
-        for found in _BEYOND_PARAMIKO.finditer(text):
+        for found in _BEYOND_US.finditer(text):
             patterns: Sequence[str] = (found["files"] or "").split()
             # Absolute patterns are nothing for `Path.glob`.
             if not patterns or any(glob.glob(str(base / Path(each).expanduser())) for each in patterns):  # noqa: PTH207
@@ -98,10 +96,3 @@ def parse_options(text: str) -> Options:
         name, _, value = line.partition(" ")
         options[name] = (*options.get(name, ()), value)
     return options
-
-
-def _looked_up(config: SSHConfig, host: str) -> Options:
-    found: dict[str, tuple[str, ...]] = {"identityfile": DEFAULT_IDENTITIES}
-    for name, value in config.lookup(host).items():
-        found[name] = tuple(value) if isinstance(value, list) else (str(value),)
-    return found

@@ -67,7 +67,7 @@ class FabricLogins:
     def _known_hosts(self, files: tuple[str, ...]) -> KnownHosts:
         with self._reading:
             if files not in self._files:
-                self._files[files] = KnownHosts.parse(_read(file) for file in files)
+                self._files[files] = KnownHosts.parse((_read(file) for file in files), files=files)
             return self._files[files]
 
 

@@ -9,7 +9,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from paramiko import Channel, SSHException
+from paramiko import Channel, Message, SSHException
+from paramiko.common import cMSG_CHANNEL_REQUEST
 
 from pdctl.executors.fabric_transport.connection import NodeConnection
 from pdctl.executors.remote_command import (
@@ -26,9 +27,8 @@ from pdctl.executors.ssh_faults import cut_off, no_shell, too_slow
 MAX_CHANNELS = 8  # at a time on a connection; sshd allows 10 by default
 MAX_OUTPUT_BYTES = 256 << 20
 _CHUNK_BYTES = 256 << 10
-_INLINE_STDIN_BYTES = (
-    64 << 10
-)  # this much fits a channel's first window: writing it can't wait for us to read
+# As a rule this much fits a channel's first window: writing it can't wait for us to read.
+_INLINE_STDIN_BYTES = 64 << 10
 _STDERR_EVERY_S = 0.1
 _IDLE_CHECK_S = 30.0  # of silence, before a stream asks whether its server still lives
 
@@ -84,20 +84,17 @@ class FabricShell:
 
 
 def _finished(channel: Channel, line: str, marker: str, stdin: bytes, limit_s: float, user: str) -> Completed:
-    """One command from its request to its end. At the limit a timer closes the channel under all waits."""
+    """One command from its request to its end."""
     deadline = time.monotonic() + limit_s
-    timer = threading.Timer(limit_s, channel.close)
-    timer.daemon = True
-    timer.start()
     try:
         _begin(channel, line, stdin)
-        stdout, stderr = _read_all(channel)
-        channel.status_event.wait()
+        stdout, stderr = _read_all(channel, deadline)
+        channel.status_event.wait(max(0.0, deadline - time.monotonic()))
         code = channel.exit_status
+    except TimeoutError as error:
+        raise too_slow(limit_s) from error
     except (SSHException, OSError, EOFError) as error:
-        raise (too_slow(limit_s) if time.monotonic() >= deadline else cut_off()) from error
-    finally:
-        timer.cancel()
+        raise cut_off() from error
     if time.monotonic() >= deadline:
         raise too_slow(limit_s)
     transport = channel.get_transport()
@@ -110,11 +107,28 @@ def _finished(channel: Channel, line: str, marker: str, stdin: bytes, limit_s: f
 
 
 def _begin(channel: Channel, line: str, stdin: bytes) -> None:
-    channel.exec_command(line)
-    if len(stdin) <= _INLINE_STDIN_BYTES:
+    channel.settimeout(
+        _STDERR_EVERY_S
+    )  # of every wait from here on: nothing waits longer without a look around
+    _request(channel, line)
+    if len(stdin) <= min(_INLINE_STDIN_BYTES, channel.out_window_size):
         _feed(channel, stdin)
     else:
         threading.Thread(target=_feed, args=(channel, stdin), daemon=True).start()
+
+
+def _request(channel: Channel, line: str) -> None:
+    """Ask for the command as `exec_command` does, but without a wait for the server's word: so its input goes
+    the same way at once, and a server that hangs holds nobody. A server that refuses closes the channel.
+    """
+    message = Message()
+    message.add_byte(cMSG_CHANNEL_REQUEST)
+    message.add_int(channel.remote_chanid)
+    message.add_string("exec")
+    message.add_boolean(True)
+    message.add_string(line)
+    transport = channel.get_transport()
+    transport._send_user_message(message)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 
 
 def _feed(channel: Channel, stdin: bytes) -> None:
@@ -132,11 +146,12 @@ def _feed(channel: Channel, stdin: bytes) -> None:
         channel.shutdown_write()
 
 
-def _read_all(channel: Channel) -> tuple[bytes, bytes]:
+def _read_all(channel: Channel, deadline: float) -> tuple[bytes, bytes]:
     """stdout and stderr to their ends. They share a window, so that neither may be left unread."""
     stdout, stderr = bytearray(), bytearray()
-    channel.settimeout(_STDERR_EVERY_S)
     while True:
+        if time.monotonic() >= deadline:
+            raise TimeoutError
         try:
             chunk = channel.recv(_CHUNK_BYTES)
         except TimeoutError:
@@ -148,7 +163,7 @@ def _read_all(channel: Channel) -> tuple[bytes, bytes]:
         if len(stdout) + len(stderr) > MAX_OUTPUT_BYTES:
             raise UnreachableError(f"a command gave more than {MAX_OUTPUT_BYTES >> 20} MiB")
         _drain_stderr(channel, stderr)
-    channel.settimeout(None)
+    channel.settimeout(max(0.0, deadline - time.monotonic()))
     while chunk := channel.recv_stderr(_CHUNK_BYTES):
         stderr += chunk
     return bytes(stdout), bytes(stderr)
@@ -214,7 +229,6 @@ class FabricStream:
             yield partial
 
     def _chunks(self) -> Iterator[bytes]:
-        self._channel.settimeout(_STDERR_EVERY_S)
         last_heard = time.monotonic()
         while True:
             try:

@@ -11,13 +11,18 @@ _FAMILIES = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}
 MISSED_KEEPALIVES = 4  # unanswered ones, after which the connection counts as cut
 
 
-def connect_tcp(host: str, port: int, *, family: str, timeout_s: float, keepalive_s: float) -> socket.socket:
-    """Raises `UnreachableError`. Addresses of a name are tried in turn, all within `timeout_s`."""
+def connect_tcp(
+    host: str, port: int, *, family: str, timeout_s: float, keepalive_s: float, config: str = "~/.ssh/config"
+) -> socket.socket:
+    """Raises `UnreachableError`, for an unknown name with the `config` that may have it.
+
+    Addresses of a name are tried in turn, all within `timeout_s`.
+    """
     deadline = time.monotonic() + timeout_s
     try:
         found = socket.getaddrinfo(host, port, _FAMILIES.get(family, socket.AF_UNSPEC), socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:
-        raise unresolvable(host) from error
+        raise unresolvable(host, config) from error
     last: OSError = TimeoutError()
     for index, (kind, _, _, _, address) in enumerate(found):
         left_s = max(0.1, deadline - time.monotonic()) / (len(found) - index)

@@ -183,11 +183,11 @@ def _options(text: str) -> Options:
 
 
 def _known(login: Login) -> KnownHosts:
-    texts: list[str] = []
-    for path in login.known_hosts:
+    texts = dict.fromkeys(login.known_hosts, "")
+    for path in texts:
         with contextlib.suppress(OSError):
-            texts.append(Path(path).read_text(encoding="utf-8", errors="replace"))
-    return KnownHosts.parse(texts)
+            texts[path] = Path(path).read_text(encoding="utf-8", errors="replace")
+    return KnownHosts.parse(texts.values(), files=tuple(texts))
 
 
 def _is_missing(path: str, home: str) -> bool:

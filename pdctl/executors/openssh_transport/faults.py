@@ -115,7 +115,7 @@ def _jump_fault(
 
 def _network_fault(said: str, login: Login, connect_timeout_s: float) -> UnreachableError | None:
     if "Could not resolve hostname" in said:
-        return unresolvable(login.host)
+        return unresolvable(login.host, login.config)
     found = _CONNECT.search(said)
     if found is None:
         return None
@@ -139,9 +139,14 @@ def _host_key_fault(plain: str, said: str, login: Login, known: KnownHosts) -> U
     if is_changed:
         expected = [key.fingerprint for key in known.keys_of(name) if key.type == key_type]
         return host_key_changed(
-            name, key_type, fingerprint, expected[0] if expected else "another", login.known_hosts
+            name,
+            key_type,
+            fingerprint,
+            expected[0] if expected else "another",
+            known.files_of(name),
+            by_hand=login.by_hand,
         )
-    return host_key_unknown(name, key_type, fingerprint, login.known_hosts)
+    return host_key_unknown(name, key_type, fingerprint, login.known_hosts, by_hand=login.by_hand)
 
 
 def _login_fault(plain: str, said: str, login: Login) -> UnreachableError | None:

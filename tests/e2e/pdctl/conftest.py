@@ -120,11 +120,14 @@ def _is_marked(entry: Path, mark: str) -> bool:
 def plugin_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The dummy engine, installed as a package outside pdctl is: one module and its entry point."""
     folder = tmp_path_factory.mktemp("site")
-    shutil.copy(HERE / "dummy_engine.py", folder / "dummy_engine.py")
+    for name in ("dummy_engine.py", "counted_hosts.py"):
+        shutil.copy(HERE / name, folder / name)
     metadata = folder / "dummy_engine-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: dummy-engine\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[pdctl.engines]\ndummy = dummy_engine\n")
+    (metadata / "entry_points.txt").write_text(
+        "[pdctl.engines]\ndummy = dummy_engine\n[pdctl.executors]\ncounted = counted_hosts\n"
+    )
     return folder
 
 

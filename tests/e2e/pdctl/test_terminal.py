@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -93,14 +94,52 @@ def test_logs_follow_until_ctrl_c_without_a_traceback(bench, wait_until):
     bench.pdctl("down", "bench")
 
 
-def test_ctrl_c_says_what_runs_and_the_command_that_goes_on(bench, wait_until):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_says_what_runs_and_the_command_that_goes_on(bench, wait_until, number):
     topology = bench.topology(decode="env: {DUMMY_READY_AFTER_S: '1000'}")
     up = bench.begin("up", topology, "--set", "health.stop_grace_s=2")
     wait_until(lambda: "ready prefill-0.0" in bench.output(), "prefill is ready")
-    os.killpg(up.pid, 2)
-    assert up.wait(60) == 130
-    assert "interrupted: still running: decode-0.0, prefill-0.0" in bench.output()
+    os.killpg(up.pid, number)
+    assert up.wait(60) == 128 + number
+    assert "interrupted: still running: decode-0.0,prefill-0.0" in bench.output()
     assert "`pdctl up t.yaml --set health.stop_grace_s=2` goes on from here" in bench.output()
+    assert "not locked" in bench.pdctl("lock", "show", "bench").out
+    bench.pdctl("down", "bench")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_before_anything_was_begun_is_told_in_one_line(bench, number):
+    fifo = bench.folder / "late.yaml"
+    os.mkfifo(fifo)
+    up = bench.begin("up", "./late.yaml")
+    with fifo.open("w"):  # opens once `up` reads it
+        os.killpg(up.pid, number)
+        assert up.wait(60) == 128 + number
+    assert bench.output() == "interrupted: nothing was started or stopped\n"
+
+
+def test_a_terminal_that_goes_away_ends_the_act_in_good_order(bench, wait_until):
+    topology = bench.topology(decode="env: {DUMMY_READY_AFTER_S: '1000'}")
+    terminal, end = os.openpty()
+    up = subprocess.Popen(
+        [sys.executable, "-m", "pdctl", "up", topology],
+        cwd=bench.folder,
+        env={**bench.environ, "TERM": "xterm"},
+        stdin=end,
+        stdout=end,
+        stderr=end,
+        preexec_fn=lambda: (os.setsid(), fcntl.ioctl(0, termios.TIOCSCTTY, 0)),
+    )
+    os.close(end)
+    bench.running.append(up)
+    screen = b""
+    while b"waiting" not in screen:
+        screen += os.read(terminal, 4096)
+    os.close(terminal)  # the kernel sends HUP
+    assert up.wait(60) == 128 + signal.SIGHUP
+    assert "not locked" in bench.pdctl("lock", "show", "bench").out
+    (act,) = bench.pdctl("history", "bench", "--json").json["acts"]
+    assert act["entry"]["outcome"] == "interrupted"
     bench.pdctl("down", "bench")
 
 

@@ -20,6 +20,7 @@ from tests.testbed.hosts.host import Host
 from tests.testbed.hosts.host_set import HostSet
 from tests.testbed.hosts.host_spec import SSHD_LIMITS, HostSpec
 
+KEEPALIVE_S = 0.3  # a cut is seen after four of these
 NOISE = "echo welcome; echo oops >&2; printf unfinished\n"
 Login = Callable[..., FabricShell]
 
@@ -96,7 +97,7 @@ def test_a_changed_host_key_is_refused(login, two_hosts, tmp_path):
     known.write_text(f"{two_hosts['h2'].address} {_known_key(two_hosts, 'h1')}\n")
     fault = _fault(login(two_hosts, "h2", known_hosts=str(known)))
     assert (fault.code, str(fault)) == ("PD519", "its host key has changed")
-    assert fault.notes[1] == f"known from `{known}`, `/etc/ssh/ssh_known_hosts`"
+    assert fault.notes[1] == f"known from `{known}`"
 
 
 def test_a_server_that_hangs_after_the_login_costs_no_hour(login, two_hosts):
@@ -165,7 +166,7 @@ def test_codes_are_the_commands_own_and_a_signal_is_no_lost_connection(login, tw
 
 
 def test_a_connection_that_is_cut_ends_the_wait_long_before_the_limit(login, two_hosts):
-    shell = login(two_hosts, "h1", keepalive_s=1.0)
+    shell = login(two_hosts, "h1", keepalive_s=KEEPALIVE_S)
     _out(shell, "true")
     threading.Timer(0.5, two_hosts["h1"].cut).start()
     with pytest.raises(UnreachableError, match="the connection was cut"):
@@ -176,14 +177,14 @@ def test_a_connection_that_is_cut_ends_the_wait_long_before_the_limit(login, two
 
 
 def test_a_host_that_was_rebooted_is_logged_in_to_anew(login, two_hosts):
-    shell = login(two_hosts, "h2", keepalive_s=1.0)
+    shell = login(two_hosts, "h2", keepalive_s=KEEPALIVE_S)
     first = _out(shell, "cat", "/proc/sys/kernel/random/boot_id")
     two_hosts["h2"].reboot()
     assert _out(shell, "cat", "/proc/sys/kernel/random/boot_id") != first
 
 
 def test_a_command_that_may_have_begun_is_not_sent_again(login, two_hosts):
-    shell = login(two_hosts, "h1", keepalive_s=1.0)
+    shell = login(two_hosts, "h1", keepalive_s=KEEPALIVE_S)
     _out(shell, "rm", "-f", "/tmp/runs")
     threading.Timer(0.5, two_hosts["h1"].cut).start()
     with pytest.raises(UnreachableError):
@@ -233,7 +234,7 @@ def test_closing_a_stream_ends_its_reader_without_a_fault(login, two_hosts):
 
 
 def test_a_stream_whose_node_is_lost_says_so(login, two_hosts):
-    stream = login(two_hosts, "h1", keepalive_s=1.0).follow(["sh", "-c", "echo on; sleep 600"])
+    stream = login(two_hosts, "h1", keepalive_s=KEEPALIVE_S).follow(["sh", "-c", "echo on; sleep 600"])
     lines = iter(stream)
     next(lines)
     two_hosts["h1"].cut()
@@ -266,7 +267,7 @@ def test_a_file_that_cannot_be_put_says_why_and_leaves_nothing(login, odd_hosts,
 
 
 def test_a_cut_in_the_middle_of_a_file_leaves_none_of_that_name(login, two_hosts):
-    shell = login(two_hosts, "h1", keepalive_s=1.0, connect_timeout_s=1.0)
+    shell = login(two_hosts, "h1", keepalive_s=KEEPALIVE_S, connect_timeout_s=1.0)
     _out(shell, "true")
     two_hosts["h1"].slow("1mbit")
     threading.Timer(1.0, two_hosts["h1"].cut).start()

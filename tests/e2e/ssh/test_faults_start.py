@@ -5,9 +5,14 @@ Alone, a broken host is the first node, where the lock would lie. Together, they
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import json
+import os
 import re
 import subprocess
 import sys
+import termios
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -146,6 +151,42 @@ def test_a_broken_host_is_named_with_its_reason_and_nothing_starts(
     assert left_behind() == []
     assert re.search(r"error\[PD(608|5..)\]", ada.pdctl("down", file, code=1))
     assert left_behind() == []
+
+
+@pytest.mark.parametrize("transport", ["fabric", "openssh"])
+def test_the_hint_about_host_keys_works_when_it_is_pasted(operator, topology, hosts, transport):
+    ada, file = operator("ada"), topology("good", "stranger", "changed", transport=transport)
+    own = ada.folder / "known hosts"
+    own.write_text(hosts.known_hosts.read_text())
+    file.write_text(file.read_text().replace("{config:", f"{{known_hosts: '{own}', config:"))
+    told = ada.pdctl("doctor", file, code=1)
+    commands = [line.strip() for line in told.splitlines() if line.startswith("      ssh")]
+    assert [command.split()[0] for command in commands] == ["ssh", "ssh-keygen", "ssh"]
+    for command in commands:
+        _paste(command)
+    told = ada.pdctl("doctor", file, "--json")
+    assert [each["code"] for each in json.loads(told)["verdicts"] if each["check"] == "reach"] == [None]
+
+
+def _paste(command: str) -> None:
+    """As at a terminal where every question is answered with yes."""
+    terminal, end = os.openpty()
+    typed = subprocess.Popen(
+        ["sh", "-c", command],
+        stdin=end,
+        stdout=end,
+        stderr=end,
+        preexec_fn=lambda: (os.setsid(), fcntl.ioctl(0, termios.TIOCSCTTY, 0)),
+    )
+    os.close(end)
+    screen = b""
+    with contextlib.suppress(OSError):  # the terminal's end, when the command has ended
+        while shown := os.read(terminal, 4096):
+            screen += shown
+            if b"fingerprint])?" in shown:
+                os.write(terminal, b"yes\n")
+    os.close(terminal)
+    assert typed.wait(30) == 0, screen.decode()
 
 
 @pytest.mark.parametrize("transport", ["fabric", "openssh"])

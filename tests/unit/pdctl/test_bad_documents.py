@@ -26,8 +26,8 @@ BAD = Path(__file__).parents[2] / "golden" / "bad"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((BAD / "expected.json").read_text(encoding="utf-8"))
 
 # PD102 would be a file of a mebibyte, PD120 is about a word, PD238 and PD239 are about other files, PD381 is
-# about an option, PD410 and PD411 are about ports of live nodes.
-WITHOUT_DOCUMENT = {"PD102", "PD120", "PD238", "PD239", "PD381", "PD410", "PD411"}
+# about an option, PD410, PD411 and PD436 are about live nodes.
+WITHOUT_DOCUMENT = {"PD102", "PD120", "PD238", "PD239", "PD381", "PD410", "PD411", "PD436"}
 
 # Codes of executors that a document alone can cause.
 OF_EXECUTORS = {"PD513"}

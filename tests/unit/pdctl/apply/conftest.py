@@ -77,6 +77,8 @@ class ScriptedCluster:
     survivors: dict[str, StopOutcome] = field(default_factory=dict)
     urls: dict[str, str] = field(default_factory=dict)
     cuts: dict[str, Cut] = field(default_factory=dict)
+    looked_at: list[tuple[str, ...] | None] = field(default_factory=list)
+    asked_ports: list[int] = field(default_factory=list)
 
     def deployments(self) -> tuple[str, ...]:
         return ("test",)
@@ -102,6 +104,7 @@ class ScriptedCluster:
         return ObservedProcess(id=process_id, node="n1", phase=Phase.STARTING, digest="d", num_alive=1)
 
     def look(self, query: LookQuery) -> Sight:
+        self.looked_at.append(query.nodes)
         tails = {
             process_id: self.scripts.get(process_id, Script()).lines[-query.num_lines :]
             for process_id in query.tail_of
@@ -155,6 +158,7 @@ class ScriptedCluster:
         return ProbeAnswer(status=200)
 
     def ports(self, queries: Sequence[PortQuery]) -> tuple[PortAnswer, ...]:
+        self.asked_ports += [query.port for query in queries]
         return tuple(self.taken.get(query.port, PortAnswer(query=query)) for query in queries)
 
     def logs(self, query: LogQuery) -> LineStream:
@@ -187,8 +191,8 @@ class LineStream:
 class EventList:
     events: list[Event] = field(default_factory=list)
 
-    def on(self, event: Event) -> None:
-        self.events.append(event)
+    def on(self, *events: Event) -> None:
+        self.events.extend(events)
 
     def text(self) -> list[str]:
         """Kinds and processes, without the waiting in between."""

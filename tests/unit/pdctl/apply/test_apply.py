@@ -31,7 +31,7 @@ from pdctl.topology.model import Model
 def bring(cluster, sink, clock):
     """Make `plan` true on the scripted cluster."""
 
-    def run(plan, observed=None):
+    def run(plan, observed=None, ports=()):
         observed = observed or cluster.observe(plan.name)
         change = Change(plan=plan, observed=observed, changes=reconcile(plan, observed))
         apply(
@@ -41,6 +41,7 @@ def bring(cluster, sink, clock):
             clock=clock,
             options=RolloutOptions(),
             commit=lambda: cluster.calls.append("commit"),
+            ports=ports,
         )
 
     return run
@@ -48,6 +49,24 @@ def bring(cluster, sink, clock):
 
 def taken(port: int, **holder) -> PortAnswer:
     return PortAnswer(query=PortQuery(node="n1", host="10.0.0.1", port=port), problem="taken", **holder)
+
+
+def test_ports_that_somebody_has_just_asked_for_are_not_asked_again(plan, cluster, bring):
+    claims = [(process, claim) for process in plan.processes for claim in process.ports]
+    known = [
+        PortAnswer(query=PortQuery(node=process.node, host=process.listen, port=claim.port))
+        for process, claim in claims
+    ]
+    bring(plan, ports=known[:-1])
+    assert cluster.asked_ports == [claims[-1][1].port]
+
+
+def test_a_port_that_was_found_taken_before_stops_everything(plan, cluster, bring):
+    (process, claim) = next((each, claim) for each in plan.processes for claim in each.ports)
+    query = PortQuery(node=process.node, host=process.listen, port=claim.port)
+    with pytest.raises(DiagnosticError, match="PD410"):
+        bring(plan, ports=[PortAnswer(query=query, problem="taken")])
+    assert "commit" not in cluster.calls
 
 
 def test_a_port_of_a_stranger_stops_everything_before_it_begins(plan, cluster, bring):

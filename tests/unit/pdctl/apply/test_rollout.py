@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import groupby
+
 import pytest
 
 from pdctl.apply.rollout import Rollout, RolloutOptions
@@ -13,8 +16,15 @@ EVERYTHING = ("prefill-0.0", "decode-0.0", "router-0.0")
 
 
 @pytest.fixture
+def spread(plan):
+    """The same plan with a node for each process."""
+    nodes = {"prefill-0.0": "n1", "decode-0.0": "n2", "router-0.0": "n3"}
+    return replace(plan, processes=tuple(replace(each, node=nodes[each.id]) for each in plan.processes))
+
+
+@pytest.fixture
 def roll_out(plan, cluster, sink, clock):
-    def run(to_start, **options):
+    def run(to_start, *, plan=plan, scope=None, require_lock=lambda: None, **options):
         rollout = Rollout(
             plan=plan,
             observed=cluster.observe(plan.name),
@@ -22,6 +32,8 @@ def roll_out(plan, cluster, sink, clock):
             sink=sink,
             clock=clock,
             options=RolloutOptions(**options),
+            scope=scope,
+            require_lock=require_lock,
         )
         rollout.run(
             {each: Change(op=Op.CREATE, process_id=each, node="n1", cause="not running") for each in to_start}
@@ -166,3 +178,47 @@ def test_the_deadline_of_a_process_bounds_the_wait_for_its_node(roll_out, cluste
     with pytest.raises(DiagnosticError, match="PD610: n1 was lost"):
         roll_out(EVERYTHING, deadline_s=20.0)
     assert 20 < clock.now() - began < 25
+
+
+def test_what_is_out_of_scope_is_not_waited_for(roll_out, cluster, sink):
+    roll_out(("decode-0.0",), scope={"decode-0.0"})
+    assert sink.text() == ["starting decode-0.0", "started decode-0.0", "ready decode-0.0"]
+
+
+def test_nothing_more_is_started_once_the_lock_is_lost(roll_out, cluster, clock, script):
+    cluster.scripts = {"decode-0.0": script(ready_after_s=10.0)}
+
+    def require_lock():
+        if clock.now() > 1005:
+            raise DiagnosticError.one("PD614", "somebody has taken the lock away")
+
+    with pytest.raises(DiagnosticError, match="PD614"):
+        roll_out(EVERYTHING, require_lock=require_lock)
+    assert cluster.calls == ["start prefill-0.0", "start decode-0.0"]
+
+
+def test_only_nodes_of_what_is_waited_for_are_asked_and_all_now_and_then(roll_out, spread, cluster, script):
+    cluster.scripts = {"prefill-0.0": script(ready_after_s=0.0), "decode-0.0": script(ready_after_s=8.0)}
+    roll_out(EVERYTHING, plan=spread)
+    assert [nodes for nodes, _ in groupby(cluster.looked_at)] == [
+        *(("n1", "n2"), ("n2",), ("n1", "n2"), ("n2",)),
+        *(("n3",), ("n1", "n2", "n3")),
+    ]
+
+
+def test_what_ended_while_only_another_node_was_asked_does_not_count_as_up(roll_out, spread, cluster, script):
+    cluster.scripts = {
+        "prefill-0.0": script(ready_after_s=0.0, ends_after_s=1.5),
+        "router-0.0": script(ready_after_s=1.0),
+    }
+    with pytest.raises(DiagnosticError, match=r"PD602: `prefill-0\.0` exited"):
+        roll_out(EVERYTHING, plan=spread)
+    assert cluster.looked_at[-2] == ("n1", "n2", "n3")
+    assert cluster.looked_at[-1] == ("n1",)  # for its last lines
+
+
+def test_what_runs_and_serves_costs_one_look(roll_out, spread, cluster):
+    cluster.start(spread, spread.processes)
+    cluster.clock.sleep(60)
+    roll_out((), plan=spread)
+    assert cluster.looked_at == [("n1", "n2", "n3")]

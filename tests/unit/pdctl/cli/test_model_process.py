@@ -18,8 +18,8 @@ class Recorded:
     def __init__(self) -> None:
         self.events: list[Event] = []
 
-    def on(self, event: Event) -> None:
-        self.events.append(event)
+    def on(self, *events: Event) -> None:
+        self.events.extend(events)
 
 
 def program(script: str) -> tuple[str, ...]:

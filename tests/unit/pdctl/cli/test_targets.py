@@ -7,6 +7,7 @@ import pytest
 from pdctl.cli.completion import complete_codes, complete_deployments, complete_topologies
 from pdctl.cli.targets import Target, deployment_of, target_of
 from pdctl.cli.usage import UsageFault
+from pdctl.diagnostics import DiagnosticError
 from pdctl.state.paths import deployments_dir
 
 
@@ -44,7 +45,13 @@ def test_one_of_two_deployments_must_be_named(two_records: Path) -> None:
 
 
 def test_a_topology_means_its_deployment(state: Path) -> None:
-    assert deployment_of("topologies/laptop_1p1d.yaml") == "laptop-1p1d"
+    file = "topologies/laptop_1p1d.yaml"
+    with pytest.raises(DiagnosticError) as caught:
+        deployment_of(file)
+    assert caught.value.diagnostics[0].help == f"`pdctl up {file}` starts it"
+    (deployments_dir(state) / "laptop-1p1d").mkdir(parents=True)
+    (deployments_dir(state) / "laptop-1p1d" / "plan.json").write_text("{}")
+    assert deployment_of(file) == "laptop-1p1d"
 
 
 def test_deployments_on_record_are_offered(two_records: Path) -> None:

@@ -76,6 +76,7 @@ def make_survey(make_plan) -> Callable[..., Survey]:
 def healthy(needs: NodeNeeds) -> NodeFacts:
     return NodeFacts(
         clock=Clock(least_s=-0.1, most_s=0.2),
+        machine=f"boot id of {needs.name}",
         python="3.11.7",
         limits=Limits(memlock_bytes=None, may_lock_all=False, open_files=1024, open_files_hard=1_048_576),
         folders=tuple(

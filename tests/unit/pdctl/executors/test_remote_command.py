@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pdctl.executors.link import NodeLink
 from pdctl.executors.remote_command import (
     MAX_LINE_BYTES,
     new_marker,
@@ -95,6 +96,22 @@ def _bytes(words: Sequence[str]) -> bytes:
 @pytest.mark.parametrize("shell", LOGIN_SHELLS)
 def test_every_login_shell_passes_every_word_as_it_is(shell: str, locale: str, argv_printer: list[str]):
     assert _printed([*argv_printer, *WORDS], [shell], LC_ALL=locale) == _bytes(WORDS)
+
+
+@pytest.mark.parametrize("shell", LOGIN_SHELLS)
+def test_words_that_shells_agree_about_pass_without_an_encoding(shell: str, argv_printer: list[str]):
+    words = [word for word in WORDS if word.isascii() and word.isprintable() and not set(word) & set("!'\\")]
+    assert {"", "two words", "$HOME ${HOME} $(id) `id` $0 $$", "=ls %self ^a^b @x"} <= set(words)
+    assert "printf" not in remote_command([*argv_printer, *words], MARKER)
+    assert _printed([*argv_printer, *words], [shell]) == _bytes(words)
+
+
+def test_a_call_of_the_shim_needs_no_encoding(make_shell):
+    """Which would be a process more on the node, for each call."""
+    shell = make_shell(answers=[[]])
+    NodeLink(name="n1", shell=shell, python="python3").call("status", [".", "demo"])
+    ((argv, _request),) = shell.calls
+    assert "printf %b" not in remote_command(argv, MARKER)
 
 
 @pytest.mark.parametrize("standard", STANDARD_SHELLS)

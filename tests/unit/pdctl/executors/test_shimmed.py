@@ -140,6 +140,13 @@ def test_a_look_is_one_round_trip_per_node_whatever_it_wants_to_see(make_executo
     assert len(shells[0].calls) == 1
 
 
+def test_a_look_at_some_nodes_asks_no_others(make_executor):
+    executor, shells = make_executor([], [_one([_entry("prefill-0.0", "n2")])], [])
+    sight = executor.look(LookQuery(deployment="demo", nodes=("n2",)))
+    assert [process.id for process in sight.state.processes] == ["prefill-0.0"]
+    assert [len(shell.calls) for shell in shells] == [0, 1, 0]
+
+
 def test_all_processes_of_a_node_start_in_one_call(make_executor, plan_of):
     started = {"started": True, "run_id": "000001", "pid": 7, "error": None}
     executor, shells = make_executor([[{"answer": started}] * 2], [[{"answer": started}]])

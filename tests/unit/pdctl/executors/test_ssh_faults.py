@@ -8,7 +8,8 @@ from pdctl.executors.shell import UNREACHABLE_CODES, UnreachableError
 
 
 def _unknown(host: str) -> UnreachableError:
-    return ssh_faults.host_key_unknown(host, "ssh-ed25519", f"SHA256:{host}", ["/known"])
+    by_hand = f"ssh -- {host} true"
+    return ssh_faults.host_key_unknown(host, "ssh-ed25519", f"SHA256:{host}", ["/known"], by_hand=by_hand)
 
 
 def test_nodes_of_one_reason_are_told_together_with_what_each_has_of_its_own():
@@ -29,9 +30,18 @@ def test_a_hundred_fingerprints_are_not_all_told():
     assert "and 90 more like these" in fault.notes
 
 
-def test_the_way_to_accept_a_key_is_one_that_can_be_typed():
-    assert "`ssh gpu1`" in (_unknown("gpu1").help or "")
-    assert "`ssh -p 2222 gpu1`" in (_unknown("[gpu1]:2222").help or "")
+def test_commands_to_paste_stand_on_lines_of_their_own_below_one_hint():
+    (fault,) = unreachable_nodes([lost_node(name, _unknown(name)) for name in ("n1", "n2")]).diagnostics
+    assert (fault.help or "").splitlines() == [
+        "compare the fingerprint with the node's own, then log in once and accept it:",
+        "ssh -- n1 true",
+        "ssh -- n2 true",
+    ]
+
+
+def test_a_changed_key_is_forgotten_in_the_files_that_have_it():
+    fault = ssh_faults.host_key_changed("[n1]:2222", "t", "new", "old", ["/my keys"], by_hand="ssh n1")
+    assert fault.commands == ("ssh-keygen -R '[n1]:2222' -f '/my keys'", "ssh n1")
 
 
 def test_a_failing_jump_host_keeps_what_is_known_of_its_fault():

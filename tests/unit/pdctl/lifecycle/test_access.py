@@ -41,3 +41,11 @@ def test_another_operator_reaches_what_is_in_force_in_their_own_way(plan):
     assert reached.ssh == Ssh(identity_file="/home/bob/key")
     assert [node.ssh for node in reached.nodes] == [HostSsh(user="bob"), HostSsh(host="n2")]
     assert (reached.processes, reached.digest) == (plan.processes, plan.digest)
+
+
+def test_a_topology_that_names_another_state_directory_does_not_move_what_is_in_force(plan):
+    moved = replace(plan, ssh=Ssh(user="bob", state_dir="/new"))
+    reached = reached_as(plan, moved)
+    assert reached.ssh == Ssh(user="bob")
+    placed = replace(plan, ssh=Ssh(state_dir="/old"))
+    assert [node.ssh.state_dir for node in reached_as(placed, moved).nodes] == ["/old", "/old"]

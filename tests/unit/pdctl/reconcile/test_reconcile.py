@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pdctl.compiler import compile_plan
-from pdctl.reconcile.reconcile import reconcile
+from pdctl.reconcile.reconcile import narrowed, reconcile
 from pdctl.state.observed import ObservedProcess, ObservedState, Phase, UnreachableNode
 
 
@@ -163,3 +163,43 @@ def test_a_run_whose_directory_is_gone_is_replaced(plan):
     state = altered(running(plan), "decode-0.0", digest=None, argv=(), env={})
     change = reconcile(plan, state).changes[1]
     assert change.op == "replace"
+
+
+def restarted(plan, observed, *instance_ids: str):
+    changes, scope = narrowed(
+        reconcile(plan, observed, restart=instance_ids), plan, observed, instance_ids=instance_ids
+    )
+    return text(changes), sorted(scope)
+
+
+def test_a_restart_starts_nothing_that_nobody_asked_for(plan):
+    assert restarted(plan, ObservedState(deployment="test"), "decode-0") == (
+        ["create decode-0.0: not running"],
+        ["decode-0.0"],
+    )
+
+
+def test_a_restart_starts_what_is_needed_and_does_not_run(plan):
+    observed = altered(running(plan), "decode-0.0", phase=Phase.FAILED, num_alive=0, exit_code=1)
+    assert restarted(plan, observed, "router-0") == (
+        [
+            "create decode-0.0: exited with code 1; `router-0.0` needs it",
+            "replace router-0.0: restart was asked for",
+        ],
+        ["decode-0.0", "prefill-0.0", "router-0.0"],
+    )
+
+
+def test_what_a_restart_needs_is_left_alone_where_it_runs(plan):
+    observed = altered(running(plan), "decode-0.0", digest="another")
+    assert restarted(plan, observed, "router-0")[0] == ["replace router-0.0: restart was asked for"]
+
+
+def test_a_needed_instance_starts_as_a_whole(plan):
+    wider = with_follower(plan, "decode-0")
+    observed = altered(running(wider), "decode-0.1", phase=Phase.LOST, num_alive=0, reason="rebooted")
+    assert [each.partition(":")[0] for each in restarted(wider, observed, "router-0")[0]] == [
+        "replace decode-0.0",
+        "create decode-0.1",
+        "replace router-0.0",
+    ]

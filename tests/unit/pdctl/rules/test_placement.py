@@ -45,6 +45,40 @@ def test_an_address_stands_once(found: Found) -> None:
     ]
 
 
+SSH_HOSTS = "cluster: {executor: ssh, nodes: [{name: alpha, %s}, {name: beta, %s}]}\n"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("address: 10.0.0.1", 'address: "::ffff:10.0.0.1"'),
+        ("address: gpu1.example", "address: GPU1.example."),
+        ("address: beta", "devices: 0"),  # a host without an address is reached by its name
+    ],
+)
+def test_an_address_in_other_words_is_the_same_address(found: Found, one: str, other: str) -> None:
+    assert len(found(SSH_HOSTS % (one, other), "PD407")) == 1
+
+
+def test_a_host_without_an_address_is_no_second_one_with_its_own_name(found: Found) -> None:
+    assert found(SSH_HOSTS % ("devices: 0", "address: 10.0.0.2"), "PD407") == []
+    assert found(SSH_HOSTS.replace("beta", "alpha") % ("devices: 0", "devices: 0"), "PD407") == []
+
+
+def test_two_nodes_at_one_login_are_one_machine(found: Found) -> None:
+    one, other = "address: auto, ssh: {host: gate}", "address: 10.0.0.2, ssh: {host: GATE}"
+    assert found(SSH_HOSTS % (one, other), "PD435") == [
+        "error 1:127 `beta` and `alpha` are logged in to at one place, `GATE`"
+    ]
+    assert len(found(SSH_HOSTS % ("address: auto", "address: auto, ssh: {host: alpha}"), "PD435")) == 1
+
+
+@pytest.mark.parametrize("difference", ["port: 2222", "user: second"])
+def test_ports_and_accounts_tell_machines_behind_one_gateway_apart(found: Found, difference: str) -> None:
+    one, other = "address: auto, ssh: {host: gate}", f"address: auto, ssh: {{host: gate, {difference}}}"
+    assert found(SSH_HOSTS % (one, other), "PD435") == []
+
+
 def test_the_local_executor_has_one_node(found: Found) -> None:
     assert found("cluster: {executor: local, nodes: 1}\n", "PD408") == []
     assert found("cluster: {nodes: 3}\n", "PD408") == [

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -51,6 +52,33 @@ OVERLAY = Diagnostic(
     path="decode.instances",
 )
 SCREEN = (PAGE_SIZE, ENDED, OVERLAY)
+
+
+def test_many_alike_faults_are_one_block(golden: Golden) -> None:
+    ended = [
+        replace(
+            ENDED,
+            message=ENDED.message.replace("prefill-0", f"prefill-{number}"),
+            notes=(f"it ran for {1.2 if number else 0.9} s on `n{number + 1:02}`",),
+            excerpts=(
+                Excerpt(title=f"last lines of `prefill-{number}.0`", lines=(f"no port {3000 + number}",)),
+            ),
+            names=(f"prefill-{number}.0", f"n{number + 1:02}"),
+        )
+        for number in range(16)
+    ]
+    taken = [
+        Diagnostic(
+            code="PD410",
+            message=f"port 30000 on `{node}` is taken by `old/prefill-{number}.0` of pdctl",
+            notes=(f"`decode-{number}.0` needs it as its http port",),
+            help="`pdctl down old`, or choose other ports",
+            names=(f"decode-{number}.0", node, f"old/prefill-{number}.0"),
+        )
+        for number, node in enumerate(("n17", "n18"))
+    ]
+    lines = report_lines((*ended, *taken), Canvas(width=80))
+    golden("screens/diagnostics-alike.txt", "\n".join(lines) + "\n")
 
 
 def drawn(diagnostic: Diagnostic, canvas: Canvas | None = None) -> list[str]:

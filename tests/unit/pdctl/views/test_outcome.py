@@ -55,5 +55,8 @@ def test_down_tells_what_was_stopped_and_what_is_left() -> None:
 def test_an_interrupted_operation_says_what_runs_and_both_ways_on() -> None:
     lines = list(interrupted_lines("x", ("prefill-0.0",), "pdctl up x.yaml", Canvas()))
     assert lines[0] == "interrupted: still running: prefill-0.0"
+    assert list(interrupted_lines("x", None, "pdctl up x.yaml", Canvas())) == [
+        "interrupted: what runs of x is unknown, `pdctl status x` tells"
+    ]
     assert lines[2] == "hint: `pdctl up x.yaml` goes on from here, `pdctl down x` stops all of it"
     assert list(interrupted_lines("x", (), "pdctl up x.yaml", Canvas())) == ["interrupted: nothing of x runs"]

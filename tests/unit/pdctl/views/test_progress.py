@@ -62,6 +62,22 @@ OPERATION: tuple[Event, ...] = (
 )
 
 
+PREFILLS = tuple((f"prefill-{number}.0", f"n{number + 1:02}") for number in range(32))
+MANY: tuple[tuple[Event, ...], ...] = (
+    tuple(Stopping(process_id=each, node=node, cause="moves", grace_s=10.0) for each, node in PREFILLS[:2]),
+    tuple(Stopped(process_id=each, killed=False, elapsed_s=1.0) for each, _ in PREFILLS[:2]),
+    tuple(Starting(process_id=each, node=node, cause="not running") for each, node in PREFILLS),
+    tuple(
+        Started(process_id=each, node=node, pid=4000 + number) for number, (each, node) in enumerate(PREFILLS)
+    ),
+    tuple(waiting(10.0, process_id=each) for each, _ in PREFILLS),
+    tuple(
+        Ready(process_id=each, elapsed_s=11.0 + number / 10) for number, (each, _) in enumerate(PREFILLS[:30])
+    ),
+    tuple(Failed(process_id=each, reason="exited with code 1") for each, _ in PREFILLS[30:]),
+)
+
+
 def said(*events: Event) -> list[str]:
     out = io.StringIO()
     with PlainProgress(out) as sink:
@@ -150,16 +166,27 @@ def test_each_process_keeps_its_one_line() -> None:
 
 def test_with_too_many_processes_those_that_still_wait_are_shown() -> None:
     ids = [f"decode-{number}.0" for number in range(100)]
-    events = [Ready(process_id=each, elapsed_s=1.0) for each in ids[:97]]
-    events += [waiting(5.0, process_id=each) for each in ids[97:]]
+    events = [Ready(process_id=each, elapsed_s=number) for number, each in enumerate(ids[:97])]
+    events += [waiting(float(number), process_id=each) for number, each in enumerate(ids[97:])]
     lines = list(board_lines(board_of(*events), Canvas(width=80), max_lines=10))
     assert [line.split()[0] for line in lines] == ["decode-97.0", "decode-98.0", "decode-99.0", "and"]
     assert lines[-1] == "and 97 more; 97 of 100 done"
 
 
 def test_the_board_never_grows_beyond_its_lines() -> None:
-    events = [waiting(5.0, process_id=f"decode-{number}.0") for number in range(50)]
+    events = [waiting(float(number), process_id=f"decode-{number}.0") for number in range(50)]
     assert len(list(board_lines(board_of(*events), Canvas(width=80), max_lines=7))) == 7
+
+
+def test_processes_that_do_the_same_together_share_a_line(golden: Golden) -> None:
+    out = io.StringIO()
+    with PlainProgress(out) as sink:
+        for events in MANY:
+            sink.on(*events)
+    golden("screens/up-progress-many-pipe.txt", out.getvalue())
+    board = board_of(*(event for events in MANY[:3] for event in events))
+    lines = list(board_lines(board, Canvas(width=80), max_lines=20))
+    golden("screens/up-progress-many-80.txt", "\n".join(lines) + "\n")
 
 
 def test_the_live_display_draws_what_happens_and_leaves_no_line_behind() -> None:

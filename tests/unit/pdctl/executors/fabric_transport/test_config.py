@@ -1,4 +1,4 @@
-"""What paramiko reads and what `ssh -G` says must be the same, where the former is asked."""
+"""What our own reader finds and what `ssh -G` says must be the same, where the former is asked."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _login(config: SshConfig, host: str):
 def test_both_readers_give_the_same_login(tmp_path: Path, host: str):
     plain, matched = tmp_path / "plain", tmp_path / "matched"
     plain.write_text(PLAIN)
-    # `Match` is beyond paramiko, so that `ssh` is asked.
+    # `Match` is beyond our own reader, so that `ssh` is asked.
     matched.write_text(f"{PLAIN}Match originalhost nobody\n  User nobody\n")
     ours = _login(SshConfig(str(plain), "/home/me"), host)
     theirs = _login(SshConfig(str(matched), "/home/me"), host)
