@@ -23,7 +23,7 @@ demo: setup
 # As root on Debian it installs the packages that tests start programs of.
 test: setup
 	tests/testbed/packages.sh
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 
 lint: setup
 	$(BIN)/ruff check .

@@ -33,15 +33,6 @@ def pytest_configure() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What two processes of pytest share out: files, and as one all that ask the parsers of SGLang."""
-    for item in items:
-        is_asking = "real_parser" in getattr(item, "fixturenames", ())
-        group = "sglang-parsers" if is_asking else item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group(group))
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files anew; read the diff")
 

@@ -52,16 +52,20 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
+def _without_escapes(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+
+
 @pytest.mark.parametrize("columns", [80, 40])
 def test_up_redraws_one_line_per_process_and_ends_with_the_first_request(bench, columns):
     def watch(screen: str) -> None:
-        if re.search(r"decode-0\.0 +waiting +\d", screen):
+        if re.search(r"decode-0\.0 +waiting +\d", _without_escapes(screen)):
             bench.show("loaded")
 
     topology = bench.topology(decode=bench.ready_with("loaded"))
     code, screen = on_terminal(bench, "up", topology, columns=columns, watch=watch)
     assert code == 0, screen
-    frames = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", frame) for frame in screen.split("\x1b[2K")]
+    frames = [_without_escapes(frame) for frame in screen.split("\x1b[2K")]
     assert any(re.search(r"decode-0\.0 +waiting +\d", frame) for frame in frames)
     assert max(len(line) for frame in frames[:-1] for line in frame.splitlines()) < columns
     assert "curl -s http://" in frames[-1]

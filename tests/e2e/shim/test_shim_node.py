@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -119,7 +120,8 @@ def test_a_taken_port_is_told_with_who_has_it(node, free_port):
         wildcard = node.ask_names("ports", request={"queries": [{"host": "0.0.0.0", "port": ports[0]}]})
         neighbour = node.ask_names("ports", request={"queries": [{"host": "127.0.1.7", "port": ports[0]}]})
     assert (taken["problem"], taken["pid"], taken["process"]) == ("taken", os.getpid(), None)
-    assert "python" in taken["command"]
+    own_words = Path("/proc/self/cmdline").read_text().replace("\0", " ").split()
+    assert taken["command"].split()[0] == own_words[0]
     assert unused == {"problem": None, "pid": None, "command": None, "process": None}
     assert wildcard[0]["problem"] == "taken"
     assert neighbour[0]["problem"] is None
