@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from pdctl.diagnostics import Diagnostic, DiagnosticError
 from pdctl.topology.model import AUTO, Cluster, Host, HostSsh
 
 
@@ -43,6 +44,14 @@ class Inventory:
 
     def node(self, name: str) -> Node | None:
         return next((node for node in self.nodes if node.name == name), None)
+
+
+class IncompleteInventoryError(DiagnosticError):
+    """Some nodes could not be asked; `inventory` has them by their names, and what the others told."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic], inventory: Inventory) -> None:
+        super().__init__(diagnostics)
+        self.inventory = inventory
 
 
 # Executors that topologies may name before this version can start anything through them: their plans hold.

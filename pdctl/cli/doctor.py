@@ -53,7 +53,7 @@ def _report(
     from pdctl.lifecycle.doctor import doctor_of_deployment
 
     if looks_like_file(target):
-        return look(plan_of(output, target, sets, profile, engine))
+        return look(plan_of(output, target, sets, profile, engine, is_for_doctor=True))
     if sets or profile or engine:
         raise UsageFault(
             "`--set`, `--profile` and `--engine` overlay a file", hint="name the topology instead"

@@ -14,14 +14,20 @@ from pdctl.views.changes import changes_lines, changes_value
 
 
 def plan_of(
-    output: Output, file: str, sets: list[str] | None, profile: str | None, engine: str | None = None
+    output: Output,
+    file: str,
+    sets: list[str] | None,
+    profile: str | None,
+    engine: str | None = None,
+    *,
+    is_for_doctor: bool = False,
 ) -> Planned:
     """The plan of `file`, or of its rehearsal; its warnings are shown, its errors raised."""
     refuse_shipped_name(file)
     source = TopologySource(
         path=file, sets=tuple(sets or ()), profile=profile, is_rehearsal=engine is not None
     )
-    planned = plan_file(source)
+    planned = plan_file(source, is_for_doctor=is_for_doctor)
     output.diagnostics(planned.warnings)
     return planned
 

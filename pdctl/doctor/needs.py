@@ -50,6 +50,7 @@ class NodeNeeds:
     rdma_devices: tuple[str, ...]  # by name; empty: the backend finds them, or none are needed
     has_rdma: bool  # KV cache goes over RDMA
     models: tuple[str, ...]  # paths on the node
+    builtin_models: tuple[str, ...]  # names that the node's runtime fetches when it is started
     hub_models: tuple[str, ...]  # names that the engine fetches by itself
     hub_folder: str  # where it puts them
 
@@ -76,6 +77,7 @@ def _node_needs(name: str, address: str, processes: Sequence[ProcessSpec]) -> No
         rdma_devices=tuple(dict.fromkeys(device for each in engines for device in _rdma_devices(each))),
         has_rdma=any(_has_rdma(each) for each in engines),
         models=tuple(path for path in models if path.startswith(("/", "~"))),
+        builtin_models=tuple(path for path in models if path.startswith(BUILTIN_PREFIX)),
         hub_models=tuple(path for path in models if _is_hub_name(path)),
         hub_folder=next(
             (folder for each in engines if (folder := _hub_folder(each))), "~/.cache/huggingface"
@@ -98,13 +100,17 @@ def _programs(processes: Sequence[ProcessSpec]) -> tuple[ProgramNeed, ...]:
 
 
 def packages_of(argv: Sequence[str]) -> tuple[str, ...] | None:
-    """What `python -m MODULE` or `python -c CODE` must find first; None for a program that is no Python."""
+    """What `python -m MODULE` or `python -c CODE` must find first, nothing for a script; None for a program
+    that is no Python.
+    """
     match list(argv[1:3]):
         case ["-m", module]:
             return NEEDED_PACKAGES.get(module, (module.partition(".")[0],))
         case ["-c", code]:
             found = _IMPORT.findall(code)
             return (found[-1],) if found else ()
+        case [script, *_] if script.endswith(".py"):
+            return ()
         case _:
             return None
 

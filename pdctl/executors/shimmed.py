@@ -241,19 +241,20 @@ class ShimmedExecutor:
         groups: dict[NodeLink, list[str]] = {}
         for process_id, node in query.node_of.items():
             groups.setdefault(self._machines.link(node), []).append(process_id)
-        return MergedStream(
-            [
-                NodeLogs(
-                    link,
-                    LogRequest(
-                        deployment=query.deployment,
-                        process_ids=tuple(ids),
-                        tail=query.tail,
-                        follow=query.follow,
-                    ),
-                )
-                for link, ids in groups.items()
-            ]
+        sources = [
+            NodeLogs(
+                link,
+                LogRequest(
+                    deployment=query.deployment,
+                    process_ids=tuple(ids),
+                    tail=query.tail,
+                    follow=query.follow,
+                ),
+            )
+            for link, ids in groups.items()
+        ]
+        return MergedStream[LogItem](
+            sources, overdue=lambda: [notice for source in sources for notice in source.overdue()]
         )
 
     def run(self, command: NodeCommand) -> ValueStream[CommandOutput]:

@@ -12,7 +12,7 @@ from pdctl.executors.link import NodeLink, lost_node, unreachable_nodes
 from pdctl.executors.shell import UnreachableError
 from pdctl.fields import Fields
 from pdctl.hostlist import fold
-from pdctl.inventory import Inventory
+from pdctl.inventory import IncompleteInventoryError, Inventory
 from pdctl.topology.model import AUTO, Cluster, Host
 
 Links = Mapping[str, NodeLink]
@@ -36,20 +36,30 @@ class Answer:
 
 
 def with_addresses(cluster: Cluster, inventory: Inventory, links: Links, *, fan_out: int) -> Inventory:
-    """Ask the nodes that have something to tell, and only those. Raises `DiagnosticError` with all faults."""
+    """Ask the nodes that have something to tell, and only those. Raises `DiagnosticError` with all faults,
+    `IncompleteInventoryError` where all of them are nodes that could not be asked.
+    """
     hosts = () if isinstance(cluster.nodes, int) else cluster.nodes
     asked = tuple(host for host in hosts if AUTO in (host.address, host.interface))
     if not asked:
         return inventory
     # First where each can be found at all: what peers are told to look for must be an address.
-    logins = _ask(links, {host.name: {} for host in asked}, fan_out)
-    found = {host.name: _findable(host, logins.get(host.name)) for host in hosts}
+    logins, faults = _ask(links, {host.name: {} for host in asked}, fan_out)
+    asked = tuple(host for host in asked if host.name in logins)
+    lost = {host.name for host in hosts if AUTO in (host.address, host.interface)} - logins.keys()
+    found = {host.name: _findable(host, logins.get(host.name)) for host in hosts if host.name not in lost}
     peers = {
         host.name: {name: address for name, address in found.items() if name != host.name and address}
         for host in asked
     }
-    answers = _ask(links, peers, fan_out) if len(hosts) > 1 else logins
-    return decided(inventory, asked, answers)
+    answers = logins
+    if len(found) > 1:
+        answers, more = _ask(links, peers, fan_out)
+        faults += more
+    decision = decided(inventory, [host for host in asked if host.name in answers], answers)
+    if faults:
+        raise IncompleteInventoryError(faults, decision)
+    return decision
 
 
 def decided(inventory: Inventory, asked: Sequence[Host], answers: Mapping[str, Answer]) -> Inventory:
@@ -137,8 +147,12 @@ def _unknown(host: Host, why: str) -> Diagnostic:
     )
 
 
-def _ask(links: Links, targets: Mapping[str, Mapping[str, str]], fan_out: int) -> dict[str, Answer]:
-    """`targets` are addresses of peers, by node and by the peer's name."""
+def _ask(
+    links: Links, targets: Mapping[str, Mapping[str, str]], fan_out: int
+) -> tuple[dict[str, Answer], list[Diagnostic]]:
+    """`targets` are addresses of peers, by node and by the peer's name. Answers by node, and why others gave
+    none.
+    """
 
     def ask(node: str) -> Answer:
         wanted = targets[node]
@@ -163,10 +177,8 @@ def _ask(links: Links, targets: Mapping[str, Mapping[str, str]], fan_out: int) -
                 faults += answer.diagnostics
             case _:
                 raise answer
-    if lost or faults:
-        found = [lost_node(name, error) for name, error in lost.items()]
-        raise DiagnosticError((*unreachable_nodes(found).diagnostics, *faults))
-    return answers
+    found = [lost_node(name, error) for name, error in lost.items()]
+    return answers, [*unreachable_nodes(found).diagnostics, *faults]
 
 
 def _exit(fields: Fields) -> Exit:

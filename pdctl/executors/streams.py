@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from pdctl.diagnostics import Diagnostic, DiagnosticError
@@ -15,6 +16,7 @@ from pdctl.fields import FieldError, Fields, parse_fields
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 MAX_BUFFERED = 1000  # lines; a reader that falls behind slows the nodes down instead of filling memory
+ASK_OVERDUE_EVERY_S = 1.0
 
 
 class _End:
@@ -55,11 +57,13 @@ class Source(Protocol[T_co]):
 class MergedStream(Generic[T]):
     """Several streams as one, each value as it comes. Iterate once; `close` from any thread ends it.
 
-    Faults of a source end that source alone, and are raised as one when all have ended.
+    Faults of a source end that source alone, and are raised as one when all have ended. `overdue` is asked
+    once a second for what there is to tell of sources that give nothing.
     """
 
-    def __init__(self, sources: Sequence[Source[T]]) -> None:
+    def __init__(self, sources: Sequence[Source[T]], *, overdue: Callable[[], Iterable[T]] = tuple) -> None:
         self._sources = sources
+        self._overdue = overdue
         self._items: queue.Queue[T | _End | DiagnosticError] = queue.Queue(MAX_BUFFERED)
         self._is_closed = threading.Event()
 
@@ -68,8 +72,15 @@ class MergedStream(Generic[T]):
             threading.Thread(target=self._drain, args=(source,), name=f"log-{number}", daemon=True).start()
         num_open = len(self._sources)
         faults: dict[Diagnostic, None] = {}
+        asked_at = time.monotonic()
         while num_open:
-            item = self._items.get()
+            if time.monotonic() - asked_at >= ASK_OVERDUE_EVERY_S:
+                asked_at = time.monotonic()
+                yield from self._overdue()
+            try:
+                item = self._items.get(timeout=ASK_OVERDUE_EVERY_S)
+            except queue.Empty:
+                continue
             if isinstance(item, _End):
                 num_open -= 1
             elif isinstance(item, DiagnosticError):

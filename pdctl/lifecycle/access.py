@@ -157,8 +157,8 @@ def reached_as(in_force: LaunchPlan, plan: LaunchPlan) -> LaunchPlan:
 
 
 def refuse_moved(plan: LaunchPlan) -> None:
-    """Raise `DiagnosticError` where the deployment is up with its run directories elsewhere than `plan` says: a
-    second one would be started beside it.
+    """Raise `DiagnosticError` where the deployment is up with its run directories in another place than that
+    of `plan`: a second one would be started beside it.
     """
     store = records()
     record = store.load(plan.name) if plan.name in store.names() else None

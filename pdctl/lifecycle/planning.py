@@ -9,7 +9,7 @@ from pdctl import plugins, rules
 from pdctl.compiler import Programs, compile_plan
 from pdctl.diagnostics import Diagnostic, DiagnosticError, has_errors
 from pdctl.executors.base import Executor
-from pdctl.inventory import Inventory, declared
+from pdctl.inventory import IncompleteInventoryError, Inventory, declared
 from pdctl.lifecycle.access import executor_for
 from pdctl.models.resolve import with_facts
 from pdctl.plan.model import LaunchPlan
@@ -45,8 +45,12 @@ class Planned:
         return self.reached or executor_for(self.topology.cluster)
 
 
-def plan_file(source: TopologySource) -> Planned:
-    """Load, check and compile. Raises `DiagnosticError` with every fault and warning together."""
+def plan_file(source: TopologySource, *, is_for_doctor: bool = False) -> Planned:
+    """Load, check and compile. Raises `DiagnosticError` with every fault and warning together.
+
+    For the doctor, a node that can't tell its address has its name in place of it: that is a finding to tell
+    with all others.
+    """
     loaded = load(source.path, environ=os.environ, profile=source.profile, sets=source.sets)
     written = loaded.require()
     chosen, differences = rehearsed(written) if source.is_rehearsal else (written, ())
@@ -57,12 +61,21 @@ def plan_file(source: TopologySource) -> Planned:
     if has_errors(found):
         raise DiagnosticError(found)
     reached = executor_for(topology.cluster) if _has_executor(topology) else None
-    inventory = declared(topology.cluster) if reached is None else reached.acquire(topology.cluster)
+    inventory = declared(topology.cluster) if reached is None else _acquired(reached, topology, is_for_doctor)
     try:
         plan = compile_plan(topology, inventory, _programs(topology))
     except DiagnosticError as error:
         raise DiagnosticError((*found, *error.diagnostics)) from error
     return Planned(topology=topology, plan=plan, inventory=inventory, reached=reached, warnings=found)
+
+
+def _acquired(reached: Executor, topology: Topology, is_for_doctor: bool) -> Inventory:
+    try:
+        return reached.acquire(topology.cluster)
+    except IncompleteInventoryError as error:
+        if not is_for_doctor:
+            raise
+        return error.inventory
 
 
 def compare(planned: Planned) -> ChangeSet:

@@ -16,7 +16,7 @@ from .record import OUTPUT, OUTPUT_ROTATED, RequestError, check_name, run_ids
 
 POLL_S = 0.1
 CUT_DEADLINE_S = 1.0
-BEAT_S = 10.0  # a connection whose other end vanished is only noticed by sending something
+BEAT_S = 2.0  # a connection whose other end vanished is only noticed by sending something
 CHUNK_BYTES = 256 << 10
 MAX_LINE_BYTES = 64 << 10  # longer ones come in pieces
 

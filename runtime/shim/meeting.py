@@ -13,7 +13,7 @@ import os
 import select
 import time
 
-from .proc import Table, read_process, send_signal
+from .proc import Process, Table, is_same, read_process, send_signal
 from .record import RequestError, checked_nodes
 from .signals import signal
 from .sockets import Socket, accept, resolve, socket
@@ -22,6 +22,8 @@ MAX_TARGETS = 4096
 MAX_LIFETIME_S = 60.0
 SEND_TIMEOUT_S = 1.0
 GIVE_UP_MS = 5000
+CHECK_EVERY_S = 1.0  # whether anybody is left who sends visitors
+SHELLS = ("sh", "ash", "bash", "dash", "zsh", "ksh", "fish", "csh", "tcsh", "busybox")
 PADDING = b"." * 20_000  # full packets, also of 9,000 bytes, and within what a kernel takes at once
 
 
@@ -74,10 +76,11 @@ def attend(doors: list[Door]) -> dict | None:
     """Leave a process behind that serves the doors; named by its pid and start, as `hang_up` wants it."""
     if not doors:
         return None
+    sender = _sender()
     pid = os.fork()
     if pid == 0:
         try:
-            _serve_alone(doors)
+            _serve_alone(doors, sender)
         finally:
             os._exit(0)
     for listener in _listeners(doors).values():
@@ -96,8 +99,27 @@ def hang_up(nodes: object) -> list[dict]:
     return gone
 
 
-def _serve_alone(doors: list[Door]) -> None:
-    """In the child: hold none of the caller's files open, or its connection would wait for us."""
+def _sender() -> Process | None:
+    """Whoever has the connection that asked us: sshd's process of it, on this machine pdctl itself.
+
+    None where that can't be told: a login shell, or a server's process of one command, ends with our call.
+    """
+    has_login = "SSH_CONNECTION" in os.environ
+    process = read_process(os.getppid())
+    while process is not None and process.pid > 1:
+        if process.command.startswith("sshd"):
+            return process if has_login else None
+        if not has_login:
+            return None if process.command in SHELLS else process
+        process = read_process(process.parent)
+    return None
+
+
+def _serve_alone(doors: list[Door], sender: Process | None) -> None:
+    """In the child: hold none of the caller's files open, or its connection would wait for us.
+
+    Without its sender, who was killed perhaps, nobody is to come.
+    """
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
@@ -110,8 +132,8 @@ def _serve_alone(doors: list[Door]) -> None:
         poll.register(descriptor, select.POLLIN)
     num_awaited = sum(door.num_visits for door in doors)
     deadline = time.monotonic() + max(door.lifetime_s for door in doors)
-    while num_awaited > 0 and time.monotonic() < deadline:
-        for descriptor, _ in poll.poll(1000 * max(0.0, deadline - time.monotonic())):
+    while num_awaited > 0 and time.monotonic() < deadline and (sender is None or is_same(sender)):
+        for descriptor, _ in poll.poll(1000 * min(CHECK_EVERY_S, max(0.0, deadline - time.monotonic()))):
             num_awaited -= _greet(by_descriptor[descriptor], greetings[descriptor])
 
 

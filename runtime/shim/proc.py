@@ -127,7 +127,7 @@ def send_signal(process: Process, number: int) -> bool:
         return error.errno == errno.ENOSYS and _send_by_pid(process, number)  # Linux before 5.3
     try:
         # Checked with the descriptor open, so the number can't pass to another process in between.
-        if not _is_same(process):
+        if not is_same(process):
             return False
         signal.pidfd_send_signal(descriptor, number)
     except OSError:
@@ -143,7 +143,7 @@ def boot_id() -> str:
 
 
 def _send_by_pid(process: Process, number: int) -> bool:
-    if not _is_same(process):
+    if not is_same(process):
         return False
     try:
         os.kill(process.pid, number)
@@ -152,7 +152,8 @@ def _send_by_pid(process: Process, number: int) -> bool:
     return True
 
 
-def _is_same(process: Process) -> bool:
+def is_same(process: Process) -> bool:
+    """Whether this very process still lives."""
     now = read_process(process.pid)
     return now is not None and now.start_ticks == process.start_ticks
 

@@ -35,6 +35,10 @@ def check_model_files(survey: Survey) -> Iterator[Finding]:
 
 
 def _elsewhere(needs: NodeNeeds) -> Iterator[Finding]:
+    for name in needs.builtin_models:
+        yield MODEL.skipped(
+            needs.name, f"`{name}` is fetched before the first start where it is not there yet"
+        )
     for name in needs.hub_models:
         yield MODEL.skipped(needs.name, f"`{name}` comes from a hub, each node fetches its own copy")
 

@@ -24,7 +24,10 @@ def check_programs(survey: Survey) -> Iterator[Finding]:
 
 def _ok(needs: NodeNeeds, pairs: tuple[tuple[ProgramNeed, ProgramFacts], ...]) -> Iterator[Finding]:
     if not pairs:
-        yield PROGRAMS.skipped(needs.name, "only Python programs can be asked")
+        programs = ", ".join(dict.fromkeys(f"`{port.process.argv[0]}`" for port in needs.ports))
+        yield PROGRAMS.skipped(
+            needs.name, f"{programs or 'what runs there'} is no Python: try it by hand there"
+        )
         return
     interpreters = [f"Python {program.version}" for _need, program in pairs]
     # The one that matters most stands first; of all others it is enough that they are there.

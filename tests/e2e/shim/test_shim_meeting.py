@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import socket
+import subprocess
+import sys
 import threading
 
 
@@ -18,7 +22,7 @@ def dial(node, *targets, timeout_s=3.0):
 
 
 def door(port=0, token="t1", num_visits=1):
-    return {"host": "127.0.0.1", "port": port, "token": token, "num_visits": num_visits, "lifetime_s": 20.0}
+    return {"host": "127.0.0.1", "port": port, "token": token, "num_visits": num_visits, "lifetime_s": 60.0}
 
 
 def target(port, token="t1"):
@@ -43,6 +47,19 @@ def test_an_attendant_can_be_sent_away_and_no_stranger_in_its_place(node, is_ali
     assert is_alive(attendant["pid"])
     assert node.ask_names("hang-up", str(node.root), request={"nodes": [attendant]}) == [{"was_there": True}]
     wait_until(lambda: not is_alive(attendant["pid"]))
+
+
+def test_an_attendant_leaves_soon_after_the_one_who_asked_was_killed(node, is_alive, wait_until):
+    request = json.dumps({"nodes": [{"listen": [door()]}]})
+    operator = "import subprocess, sys, time; subprocess.run(sys.argv[2:], input=sys.argv[1].encode())"
+    operator += "; time.sleep(60)"
+    argv = [sys.executable, "-c", operator, request, *node.argv("survey", str(node.root))]
+    environ = {name: text for name, text in os.environ.items() if name != "SSH_CONNECTION"}
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, env=environ) as asker:
+        (answer,) = json.loads(asker.stdout.readline())
+        assert is_alive(answer["attendant"]["pid"])
+        asker.kill()
+    wait_until(lambda: not is_alive(answer["attendant"]["pid"]))
 
 
 def test_whoever_answers_with_another_token_is_a_stranger(node):

@@ -150,6 +150,15 @@ def test_one_operator_at_a_time_and_a_lock_that_must_be_broken(operator, topolog
     bob.pdctl("status", file)
     assert "locked by " in bob.pdctl("lock", "show", "far")
     assert "error[PD607]: `far` is being changed by" in bob.pdctl("down", "far", code=1)
+    # Told so, an operator who lives stops, and what runs goes on.
+    bob.pdctl("lock", "break", "far", "--yes")
+    assert up.wait(60) == 1
+    assert "error[PD614]: " in ada.output()
+    assert "has taken the lock of `far` away at " in ada.output()
+    assert bob.states("far")["decode-1.0"] == "starting"
+
+    up = ada.begin("up", file)
+    _wait_until(lambda: "waiting for decode-[0-1].0" in ada.output(), "it waits again")
     up.kill()
     up.wait()
     # On the machine where the owner died, the lock is free; it is not broken, but taken over.
@@ -159,6 +168,8 @@ def test_one_operator_at_a_time_and_a_lock_that_must_be_broken(operator, topolog
     bob.pdctl("down", "far")
     assert "\n".join(_left_on(hosts)) == ""
     assert [act["entry"]["verb"] for act in json.loads(bob.pdctl("history", "far", "--json"))["acts"]] == [
+        "up",
+        "lock break",
         "lock break",
         "down",
     ]

@@ -39,7 +39,10 @@ def main(verb: str, base: Path, *words: str) -> None:
         print(done.stdout, done.stderr, sep="", end="")
         raise SystemExit(done.returncode)
     else:
-        _ACTS[verb](host_set.find(base)[words[0]])
+        try:
+            _ACTS[verb](host_set.find(base)[words[0]])
+        except AssertionError as error:  # what a host can't do as it is
+            raise SystemExit(str(error)) from None
 
 
 if __name__ == "__main__":

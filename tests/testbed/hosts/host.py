@@ -72,6 +72,7 @@ class Host:
 
     def switch_on(self) -> None:
         """The host waits for its network card then. Three steps, so that a set boots all at once."""
+        assert recorded(self.folder / "init") is None, f"{self.name} is on: switch it off first"
         command = ["unshare", *_NAMESPACES, "--kill-child", "--fork", "--propagation", "private"]
         with (self.folder / "boot.log").open("ab") as log:
             self._power = subprocess.Popen(

@@ -77,7 +77,7 @@ def _with_model(plan, path):
         (("python", "-m", "sglang.launch_server"), ("sglang",)),
         (("python", "-c", "import os; from sglang_router.launch_router import main"), ("sglang_router",)),
         (("/usr/bin/serve", "--port", "1"), None),
-        (("python", "serve.py"), None),
+        (("python", "serve.py"), ()),
     ],
 )
 def test_packages_are_those_that_python_must_find_first(argv, packages):

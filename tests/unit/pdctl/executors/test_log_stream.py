@@ -56,10 +56,10 @@ def _line(text: str) -> LogLine:
 
 @pytest.fixture
 def logs_of():
-    def make(tap: Tap, *, follow: bool) -> NodeLogs:
+    def make(tap: Tap, *, follow: bool, silent_after_s: float = 60.0) -> NodeLogs:
         link = NodeLink(name="n1", shell=tap, python="py", root="/runs")
         request = LogRequest(deployment="demo", process_ids=("a-0.0",), tail=5, follow=follow)
-        return NodeLogs(link, request, try_again_every_s=0.0)
+        return NodeLogs(link, request, try_again_every_s=0.0, silent_after_s=silent_after_s)
 
     return make
 
@@ -98,3 +98,13 @@ def test_closing_ends_the_wait_for_a_lost_node(logs_of):
     assert next(items).text == "can't be reached: no route to host"
     logs.close()
     assert list(items) == []
+
+
+def test_a_node_that_gives_no_sign_of_life_is_told_once_and_so_is_its_next_one(logs_of):
+    logs = logs_of(Tap([_entry("one"), _entry("two")]), follow=True, silent_after_s=0.0)
+    items = iter(logs)
+    assert next(items) == _line("one")
+    (notice,) = [*logs.overdue(), *logs.overdue()]
+    assert "has been silent for" in notice.text
+    assert next(items) == LogNotice(node="n1", text="is heard again")
+    assert next(items) == _line("two")

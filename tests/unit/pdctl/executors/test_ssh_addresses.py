@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from pdctl.diagnostics import DiagnosticError
-from pdctl.executors.ssh_addresses import Answer, Exit, decided
-from pdctl.inventory import Node, declared
+from pdctl.executors.link import NodeLink
+from pdctl.executors.shell import Completed
+from pdctl.executors.ssh_addresses import Answer, Exit, decided, with_addresses
+from pdctl.executors.ssh_faults import refused
+from pdctl.inventory import IncompleteInventoryError, Node, declared
 from pdctl.topology.model import AUTO, Cluster, Host
 
 
@@ -73,3 +78,32 @@ def test_all_doubtful_nodes_are_told_at_once():
     with pytest.raises(DiagnosticError) as caught:
         decided(declared(Cluster(nodes=hosts)), hosts, answers)
     assert [each.code for each in caught.value.diagnostics] == ["PD526", "PD526"]
+
+
+class _Host:
+    """A shell where every packet leaves from one address; None: the host is down."""
+
+    def __init__(self, address: str | None) -> None:
+        self._address = address
+
+    def run(self, argv, *, stdin=b"", timeout_s):
+        if self._address is None:
+            raise refused(22)
+        exit = {"address": self._address, "interface": "eth0", "error": None}
+        routes = [exit for _ in json.loads(stdin)["targets"]]
+        return Completed(code=0, stdout=json.dumps({"login": exit, "routes": routes}).encode(), stderr=b"")
+
+
+def test_a_node_that_cannot_be_asked_is_told_and_the_others_have_their_addresses():
+    addresses = {"n1": "10.0.0.1", "n2": None, "n3": "10.0.0.3"}
+    cluster = Cluster(nodes=tuple(Host(name=name, address=AUTO) for name in addresses))
+    links = {
+        name: NodeLink(name=name, shell=_Host(address), python="py", root="/runs")
+        for name, address in addresses.items()
+    }
+    with pytest.raises(IncompleteInventoryError) as caught:
+        with_addresses(cluster, declared(cluster), links, fan_out=8)
+    assert [each.message for each in caught.value.diagnostics] == [
+        "n2 can't be reached: the connection to port 22 was refused"
+    ]
+    assert [node.address for node in caught.value.inventory.nodes] == ["10.0.0.1", "n2", "10.0.0.3"]

@@ -86,12 +86,10 @@ def test_a_port_that_is_no_number_is_told():
 
 
 def test_the_login_by_hand_is_the_same_login():
-    ssh = Ssh(
-        user="all", port=2200, identity_file="~/k", proxy_jump="g", known_hosts="~/known", config="/c d"
-    )
+    ssh = Ssh(user="all", port=2200, identity_file="~/k", proxy_jump="g", known_hosts="~/kn", config="/c d")
     login = _login(asked_for(ssh, HostSsh(host="gpu1"), "10.0.0.1"))
     assert login.by_hand == (
-        "ssh -F '/c d' -o 'UserKnownHostsFile=\"/home/me/known\"' -i /home/me/k -o ProxyJump=g -p 2200 -l all "
+        "ssh -F '/c d' -o 'UserKnownHostsFile=\"/home/me/kn\"' -i /home/me/k -o ProxyJump=g -p 2200 -l all "
         "-o StrictHostKeyChecking=ask -- gpu1 true"
     )
     assert _login(Asked(host="gpu1")).by_hand == "ssh -o StrictHostKeyChecking=ask -- gpu1 true"
