@@ -40,6 +40,7 @@ _SHARED_MODULES = frozenset(
         "machines",
         "archive",
         "calls",
+        "deputy",
         "link",
         "lock_call",
         "remote_command",

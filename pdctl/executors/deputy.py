@@ -1,0 +1,69 @@
+"""The protocol of a deputy: who works on a deployment inside the cluster, so that its operator may leave."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from pdctl.events import EventSink
+from pdctl.fields import Fields
+from pdctl.topology.model import Topology
+
+Verb = Literal["up", "restart", "down"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """An act that a deputy is asked for. Tokens sort by the time at which they were made."""
+
+    verb: Verb
+    who: str  # `user@host`
+    token: str = field(default_factory=lambda: f"{time.time_ns():020}-{uuid.uuid4().hex[:12]}")
+    document: str | None = None  # of `up`: the frozen topology
+    ids: tuple[str, ...] = ()  # of `restart`: instances or processes
+    options: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+class Deputy(Protocol):
+    """One deployment's. What goes wrong is a `DiagnosticError`; what happens meanwhile goes into the sink."""
+
+    def is_at_work(self) -> bool:
+        """Whether there is one, or there will be as soon as the cluster has room."""
+        ...
+
+    def engage(self, topology: Topology, request: Request, sink: EventSink) -> None:
+        """Ask the cluster for a deputy whose first work is this request; returns without waiting for it."""
+        ...
+
+    def hand_over(self, request: Request) -> None:
+        """Put a request to the deputy that is at work."""
+        ...
+
+    def await_outcome(self, request: Request, sink: EventSink) -> Fields:
+        """Tell what the deputy does until the request is done, and give what came of it.
+
+        Raises `DiagnosticError` with what the deputy told, or when there is no deputy any more.
+        """
+        ...
+
+    def withdraw(self, request: Request) -> bool:
+        """Take a request back that nobody has begun with, and the deputy too where it has not come yet.
+
+        False: it is being worked on, and goes on.
+        """
+        ...
+
+    def dismiss(self, sink: EventSink) -> tuple[str, ...]:
+        """End the deputy with all that it started, and the job where it is ours; gives what is left of it."""
+        ...
+
+    def last_words(self) -> str | None:
+        """How the deployment ended last, by itself or by the cluster; None while it runs, or never ran."""
+        ...
+
+    def clear(self) -> None:
+        """Remove what the deputy kept for its deployment. Only once nothing of it runs."""
+        ...
