@@ -1,5 +1,5 @@
 """Golden files: what users see is compared with a file; `--update-golden` writes what is seen now.
-And real hosts: machines of their own on this one, for all tests that go over ssh.
+And real hosts, machines of their own on this one, for all tests that go over ssh; and a real Slurm.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ import pytest
 
 from tests.testbed.hosts.host_set import DEBIAN_PACKAGES, HostSet, missing_programs, new_hosts
 from tests.testbed.hosts.host_spec import HostSpec
+from tests.testbed.slurm import cluster as slurm_clusters
+from tests.testbed.slurm.cluster import SlurmCluster
+from tests.testbed.slurm.spec import SlurmSpec
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -61,3 +64,29 @@ def make_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..
 def two_hosts(make_hosts: Callable[..., HostSet]) -> HostSet:
     """`h1` and `h2`, plain, shared by all tests that leave hosts as they were."""
     return make_hosts(h1=HostSpec(), h2=HostSpec())
+
+
+@pytest.fixture(scope="module")
+def make_slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[SlurmSpec], SlurmCluster]]:
+    """`make_slurm(SlurmSpec(num_nodes=3))` starts a cluster for the tests of one file."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("a real Slurm needs root on Linux")
+    missing, packages = slurm_clusters.missing_programs(), slurm_clusters.DEBIAN_PACKAGES
+    assert not missing, f"no {', '.join(missing)}; `apt-get install {' '.join(packages)}`"
+    with contextlib.ExitStack() as made:
+        yield lambda spec: made.enter_context(
+            slurm_clusters.new_cluster(tmp_path_factory.mktemp("slurm"), spec)
+        )
+
+
+@pytest.fixture(scope="module")
+def slurm(make_slurm: Callable[[SlurmSpec], SlurmCluster]) -> SlurmCluster:
+    """Eight nodes with eight accelerators each, for the tests of one file, which mend what they break."""
+    return make_slurm(SlurmSpec())
+
+
+@pytest.fixture
+def healed_slurm(slurm: SlurmCluster) -> Iterator[SlurmCluster]:
+    """`slurm`, and after the test no job is left and all nodes are idle, whatever it did."""
+    yield slurm
+    slurm.heal()
