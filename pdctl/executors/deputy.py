@@ -6,10 +6,12 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Literal, Protocol
 
 from pdctl.events import EventSink
 from pdctl.fields import Fields
+from pdctl.state.lock import Owner
 from pdctl.topology.model import Topology
 
 Verb = Literal["up", "restart", "down"]
@@ -27,12 +29,17 @@ class Request:
     options: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
+class Attendance(StrEnum):
+    NONE = "none"  # nothing was asked for, or all of it is over
+    AWAITED = "awaited"  # the cluster has no room yet
+    AT_WORK = "at work"
+    GONE = "gone"  # the nodes are still ours, but nobody works there
+
+
 class Deputy(Protocol):
     """One deployment's. What goes wrong is a `DiagnosticError`; what happens meanwhile goes into the sink."""
 
-    def is_at_work(self) -> bool:
-        """Whether there is one, or there will be as soon as the cluster has room."""
-        ...
+    def attendance(self) -> Attendance: ...
 
     def engage(self, topology: Topology, request: Request, sink: EventSink) -> None:
         """Ask the cluster for a deputy whose first work is this request; returns without waiting for it."""
@@ -58,6 +65,10 @@ class Deputy(Protocol):
 
     def dismiss(self, sink: EventSink) -> tuple[str, ...]:
         """End the deputy with all that it started, and the job where it is ours; gives what is left of it."""
+        ...
+
+    def is_over(self, owner: Owner) -> bool:
+        """Whether this owner of a lock was a deputy that is provably gone."""
         ...
 
     def last_words(self) -> str | None:

@@ -21,8 +21,10 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from pdctl.executors.slurm_job.mailbox import Mailbox
 from pdctl.fields import FieldError, Fields, parse_fields
 from pdctl.state.files import cannot, read_file, replace_file
+from pdctl.state.lock import Owner, owner_from_fields
 from pdctl.state.paths import state_dir
 
 
@@ -39,21 +41,12 @@ class Tenure(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StewardId:
-    """The process that works on the deployment, as the lock tells its owner."""
-
-    host: str
-    pid: int
-    start_ticks: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
     job_id: int
     generation: int = 0  # how often Slurm has put the job back into the queue
     state: Tenure = Tenure.SUBMITTED
     why: str | None = None  # of a state that is no success
-    steward: StewardId | None = None
+    steward: Owner | None = None
     beat: int = 0  # grows while the steward lives; clocks of machines differ
     owns_job: bool = True  # False: the job is the user's own, and goes on without the deployment
     hosts: tuple[str, ...] = ()  # the nodes of the job, once it has some
@@ -112,9 +105,13 @@ class Home:
     def run_root(self, job_id: int, generation: int) -> Path:
         return self.path / "run" / f"{job_id}.{generation}"
 
+    @property
+    def mailbox(self) -> Mailbox:
+        return Mailbox(requests=self.path / "requests", events=self.path / "events")
+
     def prepare(self) -> None:
         """Make the folders that others expect."""
-        for folder in (self.path, self.steps, self.path / "requests", self.path / "events"):
+        for folder in (self.path, self.steps, self.mailbox.requests, self.mailbox.events):
             try:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError as error:
@@ -186,11 +183,7 @@ def _job_from(fields: Fields) -> JobRecord:
         generation=fields.integer("generation"),
         state=Tenure(fields.text("state")),
         why=fields.optional_text("why"),
-        steward=None
-        if steward is None
-        else StewardId(
-            host=steward.text("host"), pid=steward.integer("pid"), start_ticks=steward.integer("start_ticks")
-        ),
+        steward=None if steward is None else owner_from_fields(steward),
         beat=fields.integer("beat"),
         owns_job=fields.flag("owns_job"),
         hosts=fields.texts("hosts"),
