@@ -106,7 +106,7 @@ def with_left_nodes(plan: LaunchPlan, executor: Executor) -> tuple[Executor, Lau
 def cluster_of(plan: LaunchPlan) -> Cluster:
     """The cluster as far as a plan needs it to be reached again."""
     hosts = tuple(Host(name=node.name, address=node.address, ssh=node.ssh) for node in plan.nodes)
-    return Cluster(executor=plan.executor, nodes=hosts, ssh=plan.ssh)
+    return Cluster(executor=plan.executor, nodes=hosts, ssh=plan.ssh, slurm=plan.slurm)
 
 
 def introduce(plan: LaunchPlan) -> None:
@@ -141,7 +141,7 @@ def reached_as(in_force: LaunchPlan, plan: LaunchPlan) -> LaunchPlan:
     """The plan in force with the logins of another. A node that only the former has keeps its own."""
     logins = {node.name: node.ssh for node in plan.nodes}
     nodes = tuple(replace(node, ssh=logins.get(node.name, node.ssh)) for node in in_force.nodes)
-    return replace(in_force, ssh=plan.ssh, nodes=nodes)
+    return replace(in_force, ssh=plan.ssh, slurm=plan.slurm, nodes=nodes)
 
 
 def _plan_bytes(plan: LaunchPlan) -> bytes:
