@@ -12,11 +12,13 @@ from pdctl.executors.base import Executor
 from pdctl.inventory import Inventory, declared
 from pdctl.lifecycle.access import executor_for
 from pdctl.models.resolve import with_facts
+from pdctl.plan.binding import marked
 from pdctl.plan.model import LaunchPlan
 from pdctl.reconcile.model import ChangeSet
 from pdctl.reconcile.reconcile import reconcile
 from pdctl.rehearsal import rehearsed, with_shared_heads
 from pdctl.topology.anchor import anchored
+from pdctl.topology.freeze import frozen
 from pdctl.topology.load import load
 from pdctl.topology.model import Topology
 
@@ -38,6 +40,7 @@ class Planned:
     inventory: Inventory
     reached: Executor | None  # None: this version lacks the executor, the nodes are those of the document
     warnings: tuple[Diagnostic, ...]
+    document: str  # the frozen topology: says the same on any machine
 
     @property
     def executor(self) -> Executor:
@@ -62,7 +65,23 @@ def plan_file(source: TopologySource) -> Planned:
         plan = compile_plan(topology, inventory, _programs(topology))
     except DiagnosticError as error:
         raise DiagnosticError((*found, *error.diagnostics)) from error
-    return Planned(topology=topology, plan=plan, inventory=inventory, reached=reached, warnings=found)
+    return Planned(
+        topology=topology,
+        plan=plan,
+        inventory=inventory,
+        reached=reached,
+        warnings=found,
+        document=frozen(loaded.document, topology),
+    )
+
+
+def open_plan(planned: Planned) -> LaunchPlan:
+    """The same plan before there are nodes: marks of `pdctl/plan/binding.py` stand for what only an allocation
+    knows.
+    """
+    cluster = planned.topology.cluster
+    inventory = marked(declared(cluster), cluster)
+    return compile_plan(planned.topology, inventory, _programs(planned.topology))
 
 
 def compare(planned: Planned) -> ChangeSet:
