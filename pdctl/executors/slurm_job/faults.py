@@ -11,8 +11,8 @@ from pdctl.diagnostics import Diagnostic, DiagnosticError
 
 _SILENT = re.compile(
     r"unable to contact slurm controller|socket timed out|connection (refused|timed out|reset)"
-    r"|connect failure|zero bytes were transmitted|communication (connection|shutdown) failure|network is unreachable"
-    r"|unable to establish control|backup controller|standby mode|transport endpoint|no route to host"
+    r"|connect failure|zero bytes were transmitted|communication (connection|shutdown) failure"
+    r"|network is unreachable|unable to establish control|backup controller|standby mode|transport endpoint|no route to host"
     r"|unable to resolve|name or service not known|temporarily unable to accept",
     re.IGNORECASE,
 )

@@ -71,7 +71,7 @@ def jobs_from(text: str) -> tuple[Job, ...]:
 
 
 def job_from_accounting(text: str) -> Job | None:
-    """What `sacct -P -n -X` printed: id, name, user, state, exit code, nodes, start and end by `SEPARATOR`."""
+    """What `sacct -P -n -X` printed: id, name, user, state, exit code, nodes, start, end by `SEPARATOR`."""
     for line in text.splitlines():
         columns = line.split(SEPARATOR)
         if len(columns) < 8 or not columns[0].partition("+")[0].isdigit():

@@ -79,7 +79,8 @@ class Submission:
     def _ours(self, before: set[int]) -> set[int]:
         """By the comment; by the name where a site writes comments of its own."""
         jobs = self.commands.find(self.request.job_name)
-        return {job.id for job in jobs if job.comment == self.request.comment or job.id not in before}
+        commented = {job.id for job in jobs if job.comment == self.request.comment}
+        return commented or {job.id for job in jobs} - before
 
     def _open(self) -> SlurmSilentError:
         name = self.request.job_name
@@ -91,7 +92,7 @@ class Submission:
                     notes=(
                         f"Slurm's controller took the request or not, and is silent since {PATIENCE_S:g} s",
                     ),
-                    help=f"once it answers again, `up` finds the job if there is one, as does `squeue -n {name}`",
+                    help=f"once it answers again, `up` finds the job if there is one; look by `squeue -n {name}`",
                 )
             ]
         )
