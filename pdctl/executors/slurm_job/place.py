@@ -1,0 +1,95 @@
+"""Where a deployment's job stands: which nodes it holds, and whether we are on one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pdctl.executors.slurm_job.commands import SlurmCommands
+from pdctl.executors.slurm_job.faults import SlurmSilentError
+from pdctl.executors.slurm_job.home import Home, JobRecord
+from pdctl.executors.slurm_job.whereabouts import how_it_ended
+from pdctl.hostlist import unfold
+
+MAX_HET_GROUPS = 128  # Slurm's own limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldNode:
+    name: str
+    job_id: int  # the component's, where the job has several (`hetjob`)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """Nodes that a job holds. `generation` counts how often Slurm has started it again."""
+
+    job_id: int
+    generation: int
+    nodes: tuple[HeldNode, ...]
+    own_node: str | None = None  # where we run ourselves
+    silence: str | None = None  # why Slurm can't be asked whether the job still has them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastJob:
+    """A job that is over; what it left lies in the shared folder."""
+
+    job_id: int
+    generation: int
+    why: str  # a sentence: which job ended, when, and how
+
+
+Place = Allocation | PastJob | None  # None: no job, or none that has its nodes yet
+
+
+def place_of(home: Home, commands: SlurmCommands, environ: Mapping[str, str]) -> Place:
+    """By the record in the shared folder; the allocation that we are in where that has no living job."""
+    record, inside = home.job(), own_allocation(environ)
+    if record is None or (inside is not None and record.job_id == inside.job_id):
+        return inside
+    found = _recorded_place(home, record, commands)
+    return found if inside is None or isinstance(found, Allocation) else inside
+
+
+def own_allocation(environ: Mapping[str, str]) -> Allocation | None:
+    """The job that this process is a part of, or whose allocation its shell holds. Slurm isn't asked."""
+    job_id = _number(environ.get("SLURM_JOB_ID"))
+    if job_id is None:
+        return None
+    return Allocation(
+        job_id=job_id,
+        generation=_number(environ.get("SLURM_RESTART_COUNT")) or 0,
+        nodes=tuple(_own_nodes(job_id, environ)),
+        own_node=environ.get("SLURMD_NODENAME"),
+    )
+
+
+def _own_nodes(job_id: int, environ: Mapping[str, str]) -> list[HeldNode]:
+    num_groups = min(_number(environ.get("SLURM_HET_SIZE")) or 0, MAX_HET_GROUPS)
+    groups = [
+        (
+            _number(environ.get(f"SLURM_JOB_ID_HET_GROUP_{index}")) or job_id,
+            environ.get(f"SLURM_JOB_NODELIST_HET_GROUP_{index}", ""),
+        )
+        for index in range(num_groups)
+    ]
+    found = groups or [(job_id, environ.get("SLURM_JOB_NODELIST", ""))]
+    return [HeldNode(name=name, job_id=each) for each, nodelist in found for name in unfold(nodelist)]
+
+
+def _recorded_place(home: Home, record: JobRecord, commands: SlurmCommands) -> Place:
+    held = tuple(HeldNode(name=name, job_id=record.job_id) for name in record.hosts)
+    known = Allocation(job_id=record.job_id, generation=record.generation, nodes=held)
+    try:
+        job = commands.job(record.job_id)
+    except SlurmSilentError as error:
+        return replace(known, silence=error.diagnostics[0].message)
+    if job is None or job.fate.is_over:
+        why = how_it_ended(record, job, home.exit())
+        return PastJob(job_id=record.job_id, generation=record.generation, why=why)
+    return None if job.fate.waits or not held else known
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None
