@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pdctl import plugins, rules
 from pdctl.compiler import Programs, compile_plan
 from pdctl.diagnostics import Diagnostic, DiagnosticError, has_errors
 from pdctl.executors.base import Executor
+from pdctl.executors.slurm_job.home import placed
+from pdctl.executors.slurm_job.site import settled
 from pdctl.inventory import Inventory, declared
 from pdctl.lifecycle.access import executor_for
 from pdctl.models.resolve import with_facts
@@ -20,7 +22,7 @@ from pdctl.rehearsal import rehearsed, with_shared_heads
 from pdctl.topology.anchor import anchored
 from pdctl.topology.freeze import frozen
 from pdctl.topology.load import load
-from pdctl.topology.model import Topology
+from pdctl.topology.model import Cluster, Topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,14 +55,22 @@ def plan_file(source: TopologySource) -> Planned:
     loaded = load(source.path, environ=os.environ, profile=source.profile, sets=source.sets)
     written = loaded.require()
     chosen, differences = rehearsed(written) if source.is_rehearsal else (written, ())
-    topology, model_faults = with_facts(anchored(chosen, source.path))
+    at_site = settled(anchored(chosen, source.path), os.environ)
+    topology, model_faults = with_facts(at_site.topology)
     if source.is_rehearsal:
         topology = with_shared_heads(topology)
-    found = (*loaded.diagnostics, *differences, *model_faults, *rules.check(topology))
+    found = (
+        *loaded.diagnostics,
+        *differences,
+        *at_site.diagnostics,
+        *model_faults,
+        *rules.check(topology),
+    )
     if has_errors(found):
         raise DiagnosticError(found)
-    reached = executor_for(topology.cluster) if _has_executor(topology) else None
-    inventory = declared(topology.cluster) if reached is None else reached.acquire(topology.cluster)
+    cluster = _placed(topology)
+    reached = executor_for(cluster) if _has_executor(topology) else None
+    inventory = declared(cluster) if reached is None else reached.acquire(cluster)
     try:
         plan = compile_plan(topology, inventory, _programs(topology))
     except DiagnosticError as error:
@@ -71,13 +81,13 @@ def plan_file(source: TopologySource) -> Planned:
         inventory=inventory,
         reached=reached,
         warnings=found,
-        document=frozen(loaded.document, topology),
+        document=frozen(loaded.document, replace(topology, cluster=cluster)),
     )
 
 
 def open_plan(planned: Planned) -> LaunchPlan:
-    """The same plan before there are nodes: marks of `pdctl/plan/binding.py` stand for what only an allocation
-    knows.
+    """The same plan before there are nodes: marks of `pdctl/plan/binding.py` stand for what only an
+    allocation knows.
     """
     cluster = planned.topology.cluster
     inventory = marked(declared(cluster), cluster)
@@ -91,6 +101,14 @@ def compare(planned: Planned) -> ChangeSet:
         return reconcile(planned.plan, executor.observe(planned.plan.name))
     finally:
         executor.tidy()
+
+
+def _placed(topology: Topology) -> Cluster:
+    """The cluster, in which a job finds what it shares with us."""
+    cluster = topology.cluster
+    if cluster.executor != "slurm":
+        return cluster
+    return replace(cluster, slurm=placed(cluster.slurm, topology.name, os.environ))
 
 
 def _has_executor(topology: Topology) -> bool:

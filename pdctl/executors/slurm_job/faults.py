@@ -12,8 +12,9 @@ from pdctl.diagnostics import Diagnostic, DiagnosticError
 _SILENT = re.compile(
     r"unable to contact slurm controller|socket timed out|connection (refused|timed out|reset)"
     r"|connect failure|zero bytes were transmitted|communication (connection|shutdown) failure"
-    r"|network is unreachable|unable to establish control|backup controller|standby mode|transport endpoint|no route to host"
-    r"|unable to resolve|name or service not known|temporarily unable to accept",
+    r"|network is unreachable|unable to establish control|backup controller|standby mode"
+    r"|transport endpoint|no route to host|unable to resolve|name or service not known"
+    r"|temporarily unable to accept",
     re.IGNORECASE,
 )
 _PREFIX = re.compile(r"^\w+: (error|fatal|warning): ")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from pdctl.executors.slurm_job.states import Fate, fate_of
+from pdctl.executors.slurm_job.times import time_s
 
 SEPARATOR = "\x1f"  # between columns: no name, path or comment has it
 _NOTHING = frozenset(("", "(null)", "None", "N/A", "NONE", "Unknown", "n/a"))
 _NEXT_KEY = re.compile(r" (?=[A-Za-z][A-Za-z0-9_/:&-]*=)")
-_TIME = re.compile(r"(?:(?P<days>\d+)-)?(?:(?P<hours>\d+):)?(?P<minutes>\d+):(?P<seconds>\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +131,7 @@ def _job(job_id: int, parts: Sequence[Mapping[str, str]]) -> Job:
     state, reason = first.get("JobState", ""), stated(first.get("Reason"))
     num_restarts = _integer(first.get("Restarts")) or 0
     fate = fate_of(state, reason=reason, num_restarts=num_restarts)
+    limit_s = time_s(first.get("TimeLimit", ""))
     nodelists = [each for part in parts if (each := stated(part.get("NodeList"))) is not None]
     code, signal = _exit(first.get("ExitCode", ""))
     return Job(
@@ -143,7 +145,7 @@ def _job(job_id: int, parts: Sequence[Mapping[str, str]]) -> Job:
         num_nodes=sum(_integer(part.get("NumNodes", "").partition("-")[0]) or 0 for part in parts),
         started_at=moment(first.get("StartTime")),
         ends_at=moment(first.get("EndTime")),
-        limit_s=_duration_s(first.get("TimeLimit")),
+        limit_s=None if limit_s == math.inf else limit_s,
         num_restarts=num_restarts,
         comment=stated(first.get("Comment")),
         exit_code=code if fate.is_over else None,
@@ -170,13 +172,3 @@ def _exit(text: str) -> tuple[int | None, int | None]:
 
 def _integer(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdecimal() else None
-
-
-def _duration_s(text: str | None) -> float | None:
-    found = _TIME.fullmatch(text or "")
-    if found is None:
-        return None
-    days, hours, minutes, seconds = (
-        int(each or 0) for each in found.group("days", "hours", "minutes", "seconds")
-    )
-    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)

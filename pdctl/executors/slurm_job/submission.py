@@ -92,7 +92,7 @@ class Submission:
                     notes=(
                         f"Slurm's controller took the request or not, and is silent since {PATIENCE_S:g} s",
                     ),
-                    help=f"once it answers again, `up` finds the job if there is one; look by `squeue -n {name}`",
+                    help=f"once it answers again, `up` finds the job, if there is one; or `squeue -n {name}`",
                 )
             ]
         )
