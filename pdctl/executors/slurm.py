@@ -76,11 +76,13 @@ class SlurmExecutor:
         )
 
     def acquire(self, cluster: Cluster) -> Inventory:
-        """The nodes of the allocation that we are in; else placeholders, until a job has some."""
-        own = own_allocation(self._environ)
-        if own is None:
+        """The nodes of the deployment's job, or of the allocation that we are in; else placeholders."""
+        place: Place = own_allocation(self._environ)
+        if self._slurm.job_name is not None:
+            place = place_of(self.home(self._slurm.job_name), self._commands, self._environ)
+        if not isinstance(place, Allocation):
             return declared(cluster)
-        return nodes_of(cluster, self._commands.hosts(own.job_id))
+        return nodes_of(cluster, self._commands.hosts(place.job_id))
 
     def deputy(self, deployment: str) -> Deputy | None:
         return None

@@ -29,7 +29,7 @@ def _numbered(cluster: Cluster, held: Sequence[JobNode]) -> list[Node]:
             NODES_CODE,
             f"the topology needs {len(wanted)} nodes, the job has {len(held)}: {names}",
             path="cluster.nodes",
-            help=f"submit the job with `--nodes={len(wanted)}`",
+            help="take it down, and bring it up in a job with more nodes",
         )
     return [
         replace(node, name=real.name, address=real.address) for node, real in zip(wanted, held, strict=False)

@@ -27,6 +27,7 @@ class Job:
     fate: Fate
     reason: str | None = None  # why it waits, or why it ended
     nodelist: str | None = None  # folded; None: it has no nodes, or not any more
+    het_nodelists: tuple[str, ...] = ()  # of its components, where the job is heterogeneous
     num_nodes: int = 0
     started_at: float | None = None
     ends_at: float | None = None  # when it ended, or will at the latest; None: unknown
@@ -142,6 +143,7 @@ def _job(job_id: int, parts: Sequence[Mapping[str, str]]) -> Job:
         fate=fate,
         reason=reason,
         nodelist=",".join(nodelists) or None,
+        het_nodelists=tuple(nodelists) if "HetJobId" in first else (),
         num_nodes=sum(_integer(part.get("NumNodes", "").partition("-")[0]) or 0 for part in parts),
         started_at=moment(first.get("StartTime")),
         ends_at=moment(first.get("EndTime")),

@@ -17,7 +17,7 @@ MAX_HET_GROUPS = 128  # Slurm's own limit
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldNode:
     name: str
-    job_id: int  # the component's, where the job has several (`hetjob`)
+    het_group: int | None = None  # the component that has it, where the job is heterogeneous
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,27 +60,28 @@ def own_allocation(environ: Mapping[str, str]) -> Allocation | None:
     return Allocation(
         job_id=job_id,
         generation=_number(environ.get("SLURM_RESTART_COUNT")) or 0,
-        nodes=tuple(_own_nodes(job_id, environ)),
+        nodes=tuple(_own_nodes(environ)),
         own_node=environ.get("SLURMD_NODENAME"),
     )
 
 
-def _own_nodes(job_id: int, environ: Mapping[str, str]) -> list[HeldNode]:
+def _own_nodes(environ: Mapping[str, str]) -> list[HeldNode]:
     num_groups = min(_number(environ.get("SLURM_HET_SIZE")) or 0, MAX_HET_GROUPS)
-    groups = [
-        (
-            _number(environ.get(f"SLURM_JOB_ID_HET_GROUP_{index}")) or job_id,
-            environ.get(f"SLURM_JOB_NODELIST_HET_GROUP_{index}", ""),
-        )
-        for index in range(num_groups)
+    if num_groups == 0:
+        return [HeldNode(name=name) for name in _unfolded(environ.get("SLURM_JOB_NODELIST"))]
+    return [
+        HeldNode(name=name, het_group=group)
+        for group in range(num_groups)
+        for name in _unfolded(environ.get(f"SLURM_JOB_NODELIST_HET_GROUP_{group}"))
     ]
-    found = groups or [(job_id, environ.get("SLURM_JOB_NODELIST", ""))]
-    return [HeldNode(name=name, job_id=each) for each, nodelist in found for name in unfold(nodelist)]
 
 
 def _recorded_place(home: Home, record: JobRecord, commands: SlurmCommands) -> Place:
-    held = tuple(HeldNode(name=name, job_id=record.job_id) for name in record.hosts)
-    known = Allocation(job_id=record.job_id, generation=record.generation, nodes=held)
+    known = Allocation(
+        job_id=record.job_id,
+        generation=record.generation,
+        nodes=tuple(HeldNode(name=name) for name in record.hosts),
+    )
     try:
         job = commands.job(record.job_id)
     except SlurmSilentError as error:
@@ -88,7 +89,16 @@ def _recorded_place(home: Home, record: JobRecord, commands: SlurmCommands) -> P
     if job is None or job.fate.is_over:
         why = how_it_ended(record, job, home.exit())
         return PastJob(job_id=record.job_id, generation=record.generation, why=why)
-    return None if job.fate.waits or not held else known
+    if job.fate.waits or not record.hosts:
+        return None
+    groups = {name: group for group, names in enumerate(job.het_nodelists) for name in _unfolded(names)}
+    return replace(
+        known, nodes=tuple(HeldNode(name=name, het_group=groups.get(name)) for name in record.hosts)
+    )
+
+
+def _unfolded(nodelist: str | None) -> tuple[str, ...]:
+    return unfold(nodelist) if nodelist else ()
 
 
 def _number(text: str | None) -> int | None:

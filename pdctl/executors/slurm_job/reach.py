@@ -48,7 +48,11 @@ class JobReach:
         self._steps = None if logs is None else Steps(logs)
         self._places = {
             node.name: StepPlace(
-                job_id=node.job_id, node=node.name, srun_args=slurm.srun_args, environ=environ
+                job_id=allocation.job_id,
+                node=node.name,
+                het_group=node.het_group,
+                srun_args=slurm.srun_args,
+                environ=environ,
             )
             for node in allocation.nodes
         }
@@ -77,9 +81,8 @@ class JobReach:
 
     def close(self) -> None:
         """End the steps that only looked."""
-        for shell in self._shells.values():
-            if isinstance(shell, SrunShell):
-                shell.close()
+        shells = [shell for shell in self._shells.values() if isinstance(shell, SrunShell)]
+        at_once(SrunShell.close, shells)
 
     def _start_one(self, link: NodeLink, plan: LaunchPlan, process: ProcessSpec) -> StartOutcome:
         assert self._steps is not None, "processes start where their deployment lives"

@@ -22,6 +22,7 @@ class StepPlace:
 
     job_id: int
     node: str
+    het_group: int | None = None  # the component that has the node, where the job is heterogeneous
     srun_args: tuple[str, ...] = ()  # `--key=value`
     environ: Mapping[str, str]  # of whoever starts steps
 
@@ -29,24 +30,29 @@ class StepPlace:
         return replace(self, srun_args=(*self.srun_args, *options))
 
 
-def step_argv(place: StepPlace, name: str, command: Sequence[str]) -> list[str]:
-    """One task on the node, beside whatever else runs there, with all that the job has there.
+# One task, beside whatever else runs on its node, with all that the job has there. `--overlap`: a step that
+# asks for devices of its own would wait until others end. `--mem=0` is the job's memory. Without
+# `--cpu-bind=none`, some sites give a single task a single core. `--mpi=none`: an engine starts as one task,
+# and must not take that for its world. `/` exists on every node.
+STEP_OPTIONS = (
+    "--nodes=1",
+    "--ntasks=1",
+    "--overlap",
+    "--mem=0",
+    "--cpu-bind=none",
+    "--mpi=none",
+    "--chdir=/",
+)
 
-    `--overlap`: a step that asks for devices of its own would wait until others end. `--mem=0` is the job's
-    memory. Without `--cpu-bind=none`, some sites give a single task a single core. `--mpi=none`: an engine
-    starts as one task, and must not take that for its world. `/` exists on every node.
-    """
+
+def step_argv(place: StepPlace, name: str, command: Sequence[str]) -> list[str]:
+    """A step of one task on the node."""
     return [
         "srun",
         f"--jobid={place.job_id}",
+        *([] if place.het_group is None else [f"--het-group={place.het_group}"]),
         f"--nodelist={place.node}",
-        "--nodes=1",
-        "--ntasks=1",
-        "--overlap",
-        "--mem=0",
-        "--cpu-bind=none",
-        "--mpi=none",
-        "--chdir=/",
+        *STEP_OPTIONS,
         f"--job-name={name}",
         *place.srun_args,
         *command,
