@@ -40,11 +40,11 @@ def at_site(tmp_path: Path):
 
 
 def test_the_topology_has_the_last_word_over_defaults_and_lists_are_joined(at_site):
-    profile = "defaults: {partition: gpu, account: llm, requeue: false, exclude: [n1], sbatch_args: [--mail-user=a]}"
+    profile = "defaults: {partition: gpu, account: llm, requeue: false, exclude: [n1], sbatch_args: [--nice]}"
     options, faults = at_site(profile, "{partition: big, exclude: [n2], sbatch_args: [--contiguous]}")
     assert faults == []
     assert (options["partition"], options["account"], options["exclude"]) == ("big", "llm", "n1,n2")
-    assert {"no-requeue", "mail-user", "contiguous"} <= set(options)
+    assert {"no-requeue", "nice", "contiguous"} <= set(options)
     assert "requeue" in at_site(profile, "{requeue: true}")[0]
 
 
