@@ -1,5 +1,6 @@
-# --- How they are run. Nothing from here on is about this deployment. ----------------------------------------
+# --- How they are run. Nothing from here on is about this deployment. --------------------------------------
 
+JOB=()                # of each node
 declare -A PID=()     # of the srun that a process's step belongs to
 declare -A URL=()     # that answers 200 once a process serves
 declare -A BEGAN=()   # seconds of this script's own clock
@@ -20,21 +21,43 @@ give_up() {
   exit "${2:-1}"
 }
 
-# The nodes of the allocation in Slurm's order, with the addresses that Slurm reaches them by. An address in IPv6
-# would need brackets in some words and none in others: the name stands for it.
+# The nodes of the allocation in Slurm's order, each with its component of a job of several shapes (`hetjob`),
+# and with the address that Slurm reaches it by. One in IPv6 would need brackets in some words and none in
+# others: the name stands for it.
 find_nodes() {
-  local name address number
-  local -A found=()
-  while read -r name address; do
-    [[ $address == *:* ]] || found[$name]=$address
-  done < <(scontrol --oneliner show node "$SLURM_JOB_NODELIST" |
-    sed -n 's/^NodeName=\([^ ]*\) .*NodeAddr=\([^ ]*\).*/\1 \2/p')
-  if ((${#NODE[@]} == 0)); then
-    mapfile -t NODE < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
-  fi
+  local group variable nodelist name address number
+  local -A found=() job_of=()
+  local names=() nodelists=("$SLURM_JOB_NODELIST") jobs=("$SLURM_JOB_ID")
+  for ((group = 0; group < ${SLURM_HET_SIZE:-0}; group++)); do
+    variable=SLURM_JOB_NODELIST_HET_GROUP_$group nodelists[group]=${!variable}
+    variable=SLURM_JOB_ID_HET_GROUP_$group jobs[group]=${!variable}
+  done
+  for group in "${!nodelists[@]}"; do
+    nodelist=${nodelists[group]}
+    for name in $(scontrol show hostnames "$nodelist"); do
+      names+=("$name") job_of[$name]=${jobs[group]}
+    done
+    while read -r name address; do
+      [[ $address == *:* ]] || found[$name]=$address
+    done < <(scontrol --oneliner show node "$nodelist" |
+      sed -n 's/^NodeName=\([^ ]*\) .*NodeAddr=\([^ ]*\).*/\1 \2/p')
+  done
+  ((${#NODE[@]})) || NODE=("${names[@]}")
   ((${#NODE[@]} >= NUM_NODES)) || give_up "the job has ${#NODE[@]} nodes, the plan needs $NUM_NODES"
   for number in "${!NODE[@]}"; do
-    ADDRESS[number]=${ADDRESS[number]:-${found[${NODE[number]}]:-${NODE[number]}}}
+    name=${NODE[number]}
+    JOB[number]=${job_of[$name]:-}
+    [[ -n ${JOB[number]} ]] || give_up "the job has no node $name, which the plan names"
+    ADDRESS[number]=${ADDRESS[number]:-${found[$name]:-$name}}
+  done
+  JOBS=$(IFS=, && echo "${jobs[*]}")
+}
+
+# What Slurm says of the job, srun would take for options of its steps.
+forget_job() {
+  local name
+  for name in "${!SLURM_@}"; do
+    [[ $name == SLURM_CONF* ]] || unset "$name"
   done
 }
 
@@ -76,17 +99,26 @@ spec() {
   printf '}}\n'
 }
 
-# Once on the node of PROCESS, before it starts.
+# Once on the node of each PROCESS, before anything starts; on all nodes at a time.
 prepare() {
-  local process=$1 node grace_s url='' deadline_s=0 argv=() environment=() preparation=()
-  "plan_${process//[^A-Za-z0-9]/_}"
-  say "${NODE[node]}: ${preparation[*]}"
-  srun "${STEP_OPTIONS[@]}" --nodelist="${NODE[node]}" --job-name="prepare-$process" \
-    "${preparation[@]}" < /dev/null > "$RUN_DIR/steps/prepare-$process.out" 2>&1 ||
-    {
+  local process node grace_s url deadline_s argv environment preparation
+  local -A step=()
+  for process; do
+    environment=()
+    "plan_${process//[^A-Za-z0-9]/_}"
+    say "on ${NODE[node]}: ${preparation[*]}"
+    srun --jobid="${JOB[node]}" --nodelist="${NODE[node]}" --job-name="prepare-$process" \
+      "${STEP_OPTIONS[@]}" ${LAUNCHER[@]+"${LAUNCHER[@]}"} \
+      env ${environment[@]+"${environment[@]}"} "${preparation[@]}" \
+      < /dev/null > "$RUN_DIR/steps/prepare-$process.out" 2>&1 &
+    step[$process]=$!
+  done
+  for process; do
+    if ! wait "${step[$process]}"; then
       tail -n 20 "$RUN_DIR/steps/prepare-$process.out" >&2
-      give_up "${NODE[node]} could not be prepared for $process"
-    }
+      give_up "the node of $process could not be prepared"
+    fi
+  done
 }
 
 # A step of its own for PROCESS: it lives as long as the process does, and ends with its exit code.
@@ -94,12 +126,12 @@ start() {
   local process=$1 node grace_s url='' deadline_s=0 argv=() environment=() preparation=()
   "plan_${process//[^A-Za-z0-9]/_}"
   spec "$process" > "$RUN_DIR/steps/$process.json"
-  srun "${STEP_OPTIONS[@]}" --nodelist="${NODE[node]}" --job-name="$process" \
-    "$PYTHON" -I -S "$SHIM" hold "$RUN_DIR/run" "$DEPLOYMENT" "$process" \
+  srun --jobid="${JOB[node]}" --nodelist="${NODE[node]}" --job-name="$process" "${STEP_OPTIONS[@]}" \
+    ${LAUNCHER[@]+"${LAUNCHER[@]}"} "$PYTHON" -I -S "$SHIM" hold "$RUN_ROOT" "$DEPLOYMENT" "$process" \
     < "$RUN_DIR/steps/$process.json" > "$RUN_DIR/steps/$process.out" 2>&1 &
   PID[$process]=$! URL[$process]=$url BEGAN[$process]=$SECONDS GRACE_S[$process]=${grace_s%.*}
   DEADLINE_S[$process]=${deadline_s%.*}
-  say "$process starts on ${NODE[node]}, output in $RUN_DIR/run/$DEPLOYMENT/$process"
+  say "$process starts on ${NODE[node]}, output in $RUN_ROOT/$DEPLOYMENT/$process"
 }
 
 is_alive() {
@@ -118,7 +150,7 @@ require_alive() {
   for process in "${!PID[@]}"; do
     is_alive "$process" && continue
     learn_code "$process"
-    tail -n 20 "$RUN_DIR/steps/$process.out" "$RUN_DIR/run/$DEPLOYMENT/$process"/*/output.log >&2 || true
+    tail -n 20 "$RUN_DIR/steps/$process.out" "$RUN_ROOT/$DEPLOYMENT/$process"/*/output.log >&2 || true
     give_up "$process ended with $CODE" "$((CODE ? CODE : 1))"
   done
 }
@@ -131,7 +163,8 @@ statuses() {
     separator=', '
   done
   # A body in the answer has its quotes escaped: only the field itself looks like this.
-  "$PYTHON" -I -S "$SHIM" probe <<< "{\"requests\": [$requests]}" | grep -o '"status": [^,]*' | cut -d ' ' -f 2
+  "$PYTHON" -I -S "$SHIM" probe <<< "{\"requests\": [$requests]}" |
+    grep -o '"status": [^,]*' | cut -d ' ' -f 2
 }
 
 # Until each PROCESS serves.
@@ -154,11 +187,11 @@ await_ready() {
   done
 }
 
-# TERM to the steps of each PROCESS. Never to its srun, which would have the tasks killed at once. What became of
-# it, `stop` sees for itself: scancel also fails over a step that ends meanwhile.
+# TERM to the steps of each PROCESS. Never to its srun, which would have the tasks killed at once. What became
+# of it, `stop` sees for itself: scancel also fails over a step that ends meanwhile.
 signal_steps() {
   local listed step name steps=()
-  listed=$(squeue --noheader --steps --jobs="$SLURM_JOB_ID" --format='%i %j') || return 0
+  listed=$(squeue --noheader --steps --jobs="$JOBS" --format='%i %j') || return 0
   while read -r step name; do
     [[ " $* " != *" $name "* ]] || steps+=("$step")
   done <<< "$listed"
@@ -206,7 +239,7 @@ stop_all() {
 write_exit() {
   local process separator=''
   {
-    printf '{"job_id": %s, "generation": %s, "cause": "%s", "reason": ' "$SLURM_JOB_ID" "$GENERATION" "$CAUSE"
+    printf '{"job_id": %s, "generation": %s, "cause": "%s", "reason": ' "$JOB_ID" "$GENERATION" "$CAUSE"
     json_text "$REASON"
     printf ', "at": %s, "code": %s, "processes": {' "$(date +%s)" "$1"
     for process in "${!PID[@]}"; do
@@ -224,7 +257,7 @@ asked_to_end() {
   local job limit=''
   trap '' TERM INT
   CAUSE=cancelled REASON='it was asked to end'
-  job=$(scontrol --oneliner show job "$SLURM_JOB_ID") || job=''
+  job=$(scontrol --oneliner show job "$JOB_ID") || job=''
   [[ ! $job =~ \ EndTime=([^ ]+) ]] || limit=$(date --date="${BASH_REMATCH[1]}" +%s) || limit=''
   if [[ $job =~ \ PreemptTime=[0-9] ]]; then
     CAUSE=preempted REASON='the job is preempted'
@@ -246,13 +279,12 @@ at_exit() {
 }
 
 main() {
-  GENERATION=${SLURM_RESTART_COUNT:-0}
-  RUN_DIR=$BASE_DIR/$DEPLOYMENT-$SLURM_JOB_ID.$GENERATION
-  SHIM=$RUN_DIR/$SHIM_NAME
+  JOB_ID=$SLURM_JOB_ID GENERATION=${SLURM_RESTART_COUNT:-0}
   umask 077
   mkdir -p "$RUN_DIR/steps"
   write_shim > "$SHIM"
   find_nodes
+  forget_job
   trap at_exit EXIT
   trap asked_to_end TERM INT
   bring_up

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from pdctl.executors.archive import ShimArchive
+from pdctl.executors.slurm_job.batch_job import RUN_DIR, BatchJob
 from pdctl.plan.binding import NodeAddress, parts_of
 from pdctl.plan.model import LaunchPlan, ProcessSpec
 from pdctl.views.command import quoted
@@ -20,34 +20,22 @@ from pdctl.views.plan import index_ranges, plan_summary, port_list
 from pdctl.views.shell_script import comment, function_name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
-    """What surrounds the plan in its job."""
-
-    directives: tuple[str, ...]  # `#SBATCH --key=value`
-    node_names: tuple[str, ...]  # as the inventory counts them
-    are_named: bool  # the document names its nodes; else they are those of the allocation, in Slurm's order
-    step_options: tuple[str, ...]  # of the srun of each process
-    base_dir: str | None  # what nodes and login node share; None: where the script is submitted
-    signal_lead_s: int  # how long before its time limit the job is asked to end
-
-
-def sbatch_script(plan: LaunchPlan, submission: Submission, shim: ShimArchive, *, digest: str) -> str:
+def sbatch_script(plan: LaunchPlan, job: BatchJob, shim: ShimArchive, *, digest: str) -> str:
     """The text of the script.
 
     `plan` has marks for addresses (`pdctl/plan/binding.py`); `digest` is that of the plan as people see it.
     """
-    numbers = {name: number for number, name in enumerate(submission.node_names)}
+    numbers = {name: number for number, name in enumerate(job.node_names)}
     head = _HEAD.format(
-        directives="\n".join(submission.directives),
+        directives="\n".join(job.directives),
         name=plan.name,
         summary=plan_summary(plan),
         digest=digest[:12],
-        lead_s=submission.signal_lead_s,
+        lead_s=job.signal_lead_s,
     )
     blocks = (
         head,
-        _settings(plan, submission, shim),
+        _settings(plan, job, shim),
         *(_process(process, numbers[process.node]) for process in plan.processes),
         _bring_up(plan),
         f"endpoint() {{\n  echo {_word(f'http://{plan.router.http}')}\n}}\n",
@@ -62,29 +50,37 @@ def _body() -> str:
     return Path(__file__).with_name("sbatch_body.sh").read_text(encoding="utf-8")
 
 
-def _settings(plan: LaunchPlan, submission: Submission, shim: ShimArchive) -> str:
-    names = " ".join(quoted(name) for name in submission.node_names) if submission.are_named else ""
-    base_dir = '"$PWD"' if submission.base_dir is None else _base_dir(submission.base_dir)
+def _settings(plan: LaunchPlan, job: BatchJob, shim: ShimArchive) -> str:
+    names = " ".join(quoted(name) for name in job.node_names) if job.are_named else ""
+    base_dir = '"$PWD"' if job.base_dir is None else _path(job.base_dir)
+    run_root = '"$RUN_DIR/run"' if job.node_dir is None else f'{_path(job.node_dir)}/"${{RUN_DIR##*/}}"'
     probes = [process.ready.timeout_s for process in plan.processes if process.ready is not None]
     lines = (
         f"DEPLOYMENT={quoted(plan.name)}",
         f"BASE_DIR=${{BASE_DIR:-{base_dir}}}  # nodes must share it",
-        "PYTHON=${PYTHON:-python3}  # 3.8 or later, for the shim alone",
-        f"NUM_NODES={len(submission.node_names)}",
+        "RUN_DIR=$BASE_DIR/$DEPLOYMENT-${SLURM_JOB_ID:?submit this with sbatch}.${SLURM_RESTART_COUNT:-0}",
+        f"RUN_ROOT={run_root}  # of each process's output and records",
+        f"PYTHON={quoted(job.python)}  # 3.8 or later, for the shim alone",
+        f"NUM_NODES={len(job.node_names)}",
         f"NODE=({names})  # names; those of the allocation where there are none",
         "ADDRESS=()  # how nodes reach each other, as NODE counts them",
-        f"STEP_OPTIONS=({' '.join(quoted(option) for option in submission.step_options)})",
-        f"SHIM_NAME={shim.name}",
+        f"STEP_OPTIONS=({' '.join(map(_in_run_dir, job.step_options))})",
+        f"LAUNCHER=({' '.join(map(_in_run_dir, job.launcher))})  # before the command of each step",
+        f"SHIM=$RUN_DIR/{shim.name}",
         f"PROBE_TIMEOUT_S={max(probes, default=5.0):g}",
-        f"SIGNAL_LEAD_S={submission.signal_lead_s}",
+        f"SIGNAL_LEAD_S={job.signal_lead_s}",
         "AFTER_GRACE_S=30  # KILL, and the ends of shim and step",
     )
     return "\n".join((*lines, ""))
 
 
-def _base_dir(path: str) -> str:
+def _path(path: str) -> str:
     """`~` is the home directory of whoever submits, also inside quotes."""
-    return f'"$HOME"{quoted(path[1:])}' if path == "~" or path.startswith("~/") else quoted(path)
+    return f'"$HOME"{quoted(path[1:])}' if path.startswith("~/") else quoted(path)
+
+
+def _in_run_dir(word: str) -> str:
+    return '"$RUN_DIR"'.join(quoted(piece) if piece else "" for piece in word.split(RUN_DIR))
 
 
 def _process(process: ProcessSpec, node: int) -> str:
@@ -133,11 +129,12 @@ def _word(text: str) -> str:
 
 def _bring_up(plan: LaunchPlan) -> str:
     """Preparations, once for a node; then starts in order, each behind what it waits for."""
-    prepared: dict[tuple[str, tuple[str, ...]], str] = {}
+    prepared: dict[tuple[object, ...], str] = {}
     for process in plan.processes:
         if process.prepare:
-            prepared.setdefault((process.node, process.prepare), process.id)
-    lines = [f"  prepare {process_id}" for process_id in prepared.values()]
+            key = (process.node, process.prepare, tuple(sorted(process.env.items())))
+            prepared.setdefault(key, process.id)
+    lines = [f"  prepare {' '.join(prepared.values())}"] if prepared else []
     serving: set[str] = set()
     for process in plan.processes:
         lines += _awaited(plan, process.after, serving)
@@ -171,7 +168,7 @@ _HEAD = """\
 # Written by `pdctl render --as sbatch`; needs Slurm and Python on the nodes, and nothing of pdctl. {lead_s} s
 # before its time limit, the job ends in the same way. Options of sbatch win over those above.
 #
-# What single quotes hold is text, whatever it looks like; commas are part of words; and what one function sets
+# What single quotes hold is text, whatever it looks like; commas are part of words; what one function sets
 # of a process, another one uses:
 # shellcheck disable=SC2016,SC2034,SC2054
 set -euo pipefail
