@@ -53,8 +53,8 @@ _SENTENCES = (
     _Sentence(
         pattern="invalid generic resource|invalid gres|gres.*not (valid|available)",
         keys=("gres", "gpus_per_node", "devices_per_node"),
-        help="`sinfo -o '%N %G'` tells what nodes have; where the site wants them asked for in another way, set"
-        " `gpus` in its profile",
+        help="`sinfo -o '%N %G'` tells what nodes have; where the site wants another way,"
+        " set `gpus` in its profile",
     ),
     _Sentence(
         pattern="--segment|segment size|topology configuration",

@@ -45,7 +45,7 @@ cluster:
         ("Batch job submission failed: Invalid node name specified", "cluster.slurm.nodelist", 17),
         ("Batch job submission failed: Node count specification invalid", "cluster.nodes", 9),
         ("Requested node configuration is not available", "cluster.devices_per_node", 10),
-        ("Batch job submission failed: Invalid qos specification", "cluster.slurm.qos", 12),
+        ("Batch job submission failed: Invalid qos specification", "cluster.slurm.qos", 11),
         ("cli_filter: not on a Monday", "cluster.slurm", 12),
     ],
 )  # fmt: skip
