@@ -63,8 +63,11 @@ class Deputy(Protocol):
         """
         ...
 
-    def dismiss(self, sink: EventSink) -> tuple[str, ...]:
-        """End the deputy with all that it started, and the job where it is ours; gives what is left of it."""
+    def dismiss(self, *, grace_s: float, is_ending: bool) -> tuple[str, ...]:
+        """End the deputy with all that it started, and the job where it is ours; gives what is left of it.
+
+        One that `is_ending` by itself has `grace_s` for that before it is told to.
+        """
         ...
 
     def is_over(self, owner: Owner) -> bool:

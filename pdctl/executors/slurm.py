@@ -32,12 +32,13 @@ from pdctl.executors.link import NodeLink
 from pdctl.executors.local import LocalShell
 from pdctl.executors.shimmed import ShimmedExecutor
 from pdctl.executors.slurm_job.commands import SlurmCommands
+from pdctl.executors.slurm_job.deputy import deputy_of
 from pdctl.executors.slurm_job.home import Home, home_of
 from pdctl.executors.slurm_job.inventory import nodes_of
+from pdctl.executors.slurm_job.look import is_of_a_past_job, look_at, with_failed_nodes
 from pdctl.executors.slurm_job.past import look_back
-from pdctl.executors.slurm_job.place import Allocation, PastJob, Place, own_allocation, place_of
+from pdctl.executors.slurm_job.place import Allocation, PastJob, Place, is_still, own_allocation, place_of
 from pdctl.executors.slurm_job.reach import JobReach
-from pdctl.executors.slurm_job.srun import GONE_CODE
 from pdctl.inventory import Inventory, declared
 from pdctl.plan.model import LaunchPlan, ProcessSpec
 from pdctl.state.audit import AuditEntry
@@ -67,6 +68,7 @@ class SlurmExecutor:
         self._commands = SlurmCommands(environ, slurm.command_timeout_s)
         self._guard = threading.Lock()
         self._reaches: dict[str, JobReach] = {}  # by the root of run directories: one per job and generation
+        self._places: dict[str, Allocation] = {}  # by deployment
         self._kept: dict[Path, ShimmedExecutor] = {}  # by the root
         self._asked_about: str | None = None  # the deployment; an executor works for one at a time
 
@@ -85,7 +87,7 @@ class SlurmExecutor:
         return nodes_of(cluster, self._commands.hosts(place.job_id))
 
     def deputy(self, deployment: str) -> Deputy | None:
-        return None
+        return deputy_of(self._slurm, deployment, self._environ)
 
     # Processes.
 
@@ -103,15 +105,18 @@ class SlurmExecutor:
 
     def look(self, query: LookQuery) -> Sight:
         sight = self._look(query)
-        # The job ended between the question to Slurm and the one to its nodes.
-        is_gone = any(node.code == GONE_CODE for node in sight.state.unreachable)
-        return self._look(query) if is_gone else sight
+        if not is_of_a_past_job(sight):
+            return sight
+        self._places.pop(query.deployment, None)
+        return self._look(query)
 
     def _look(self, query: LookQuery) -> Sight:
         home, place = self._place(query.deployment)
         match place:
             case Allocation():
-                return self._reach(home, place).executor.look(query)
+                sight = look_at(query, place, self._reach(home, place).executor)
+                left = self._left(home, place.job_id, place.generation)
+                return with_failed_nodes(sight, self._commands, left)
             case PastJob():
                 left = self._left(home, place.job_id, place.generation)
                 return look_back(query, place, left, home.exit())
@@ -134,6 +139,8 @@ class SlurmExecutor:
     ) -> tuple[Remains, ...]:
         """Of a job that is over, Slurm itself has ended all there was."""
         home, place = self._place(deployment)
+        if isinstance(place, PastJob) and not place.is_over:
+            return (Remains(node=f"job {place.job_id}", unproven=place.why),)
         if not isinstance(place, Allocation):
             return ()
         return self._reach(home, place).executor.prove(deployment, queries, pids)
@@ -225,9 +232,16 @@ class SlurmExecutor:
     # Ways there.
 
     def _place(self, deployment: str) -> tuple[Home, Place]:
+        """Slurm is asked once, and again when the job's steps say that it is over: they need no controller."""
         self._asked_about = deployment
         home = self.home(deployment)
-        return home, place_of(home, self._commands, self._environ)
+        known = self._places.get(deployment)
+        if known is not None and is_still(known, home.job()):
+            return home, known
+        place = place_of(home, self._commands, self._environ)
+        if isinstance(place, Allocation) and place.silence is None:
+            self._places[deployment] = place
+        return home, place
 
     def _nodes(self, deployment: str | None = None) -> ShimmedExecutor:
         return self._running(deployment or self._asked_about).executor

@@ -26,7 +26,11 @@ def _with_anchors(document: dict[str, Value], topology: Topology) -> dict[str, V
     found["model"] = _over(document.get("model"), {"path": topology.model.path})
     slurm = topology.cluster.slurm
     if slurm is not None:
-        paths: dict[str, Value] = {"run_dir": slurm.run_dir, "site": slurm.site}
+        paths: dict[str, Value] = {
+            "job_name": slurm.job_name,
+            "run_dir": slurm.run_dir,
+            "site": slurm.site,
+        }
         if slurm.container is not None:
             before = _table(_table(document.get("cluster")).get("slurm")).get("container")
             paths["container"] = _over(before, {"image": slurm.container.image})

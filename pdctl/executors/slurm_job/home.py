@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from pdctl.fields import FieldError, Fields, parse_fields
 from pdctl.state.files import cannot, read_file, replace_file
 from pdctl.state.lock import Owner, owner_from_fields
 from pdctl.state.paths import state_dir
+from pdctl.topology.slurm import Slurm
 
 
 class Tenure(StrEnum):
@@ -131,6 +132,22 @@ class Home:
     def save_job(self, record: JobRecord) -> None:
         self._write("job.json", record.to_json())
 
+    def begin_job(self, record: JobRecord) -> None:
+        """As `save_job`, unless there is a record: a steward may have been faster than who submitted it."""
+        draft = self.path / f".job.json.{record.job_id}"
+        replace_file(draft, json.dumps(record.to_json(), indent=1).encode())
+        try:
+            (self.path / "job.json").hardlink_to(draft)
+        except FileExistsError:
+            pass
+        except OSError as error:
+            raise cannot("write", self.path / "job.json", error) from error
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def forget_job(self) -> None:
+        (self.path / "job.json").unlink(missing_ok=True)
+
     def exit(self) -> ExitRecord | None:
         found = self._read("exit.json")
         try:
@@ -170,6 +187,13 @@ def home_of(
     """Where a deployment lives: by default in the operator's own state directory, which sites share."""
     base = Path(run_dir).expanduser() if run_dir is not None else state_dir(environ) / "slurm"
     return Home(path=base.absolute() / (job_name or default_job_name(deployment)))
+
+
+def placed(slurm: Slurm | None, deployment: str, environ: Mapping[str, str]) -> Slurm:
+    """With the place of its home stated, so that it is the same one on every machine."""
+    slurm = slurm or Slurm()
+    home = home_of(deployment, run_dir=slurm.run_dir, job_name=slurm.job_name, environ=environ)
+    return replace(slurm, run_dir=str(home.path.parent), job_name=home.path.name)
 
 
 def default_job_name(deployment: str) -> str:
