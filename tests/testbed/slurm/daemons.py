@@ -37,6 +37,15 @@ def start_controller(base: Path) -> None:
     _start(base, "slurmctld", "-f", str(base / "etc/slurm.conf"))
 
 
+def end_controller(base: Path) -> None:
+    """It saves its state, and ends."""
+    pid = daemon(base, "slurmctld")
+    if pid is not None:
+        os.kill(pid, signal.SIGCONT)
+        os.kill(pid, signal.SIGTERM)
+        _await_end([pid])
+
+
 def start_slurmd(base: Path, node: str) -> None:
     (base / "spool" / node).mkdir(exist_ok=True)
     _start(base, "slurmd", "-f", str(base / "etc/slurm.conf"), "-N", node)
@@ -82,16 +91,20 @@ def kill(pids: Iterator[int]) -> None:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             continue
-    deadline = time.monotonic() + END_DEADLINE_S
-    while any(start_ticks(pid) is not None for pid in found):
-        assert time.monotonic() < deadline, f"processes of a Slurm cluster don't end: {found}"
-        time.sleep(0.01)
+    _await_end(found)
 
 
 def kill_all(base: Path) -> None:
     """Until none is left: one that is killed may just have started another."""
     while found := list(processes(base)):
         kill(iter(found))
+
+
+def _await_end(pids: list[int]) -> None:
+    deadline = time.monotonic() + END_DEADLINE_S
+    while any(start_ticks(pid) is not None for pid in pids):
+        assert time.monotonic() < deadline, f"processes of a Slurm cluster don't end: {pids}"
+        time.sleep(0.01)
 
 
 def _start(base: Path, *argv: str) -> None:

@@ -21,6 +21,7 @@ class SlurmSpec:
     gpus: int = 8  # of each node, type `h100`; 0: the cluster knows no gres
     cpus: int = 16
     slurmd_timeout_s: int = 10  # a silent node is down after about three times that
+    message_timeout_s: int = 5  # what Slurm's commands and daemons wait for an answer, twice at most
     kill_wait_s: int = 5  # between TERM and KILL when Slurm ends a job
     min_job_age_s: int = 300  # how long a job that has ended is remembered
     preempt_grace_s: int = 20
@@ -111,6 +112,7 @@ ReturnToService=1
 SlurmctldTimeout=30
 SlurmdTimeout={spec.slurmd_timeout_s}
 InactiveLimit=0
+MessageTimeout={spec.message_timeout_s}
 MinJobAge={spec.min_job_age_s}
 KillWait={spec.kill_wait_s}
 Waittime=0
