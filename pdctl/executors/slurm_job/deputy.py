@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from pdctl.clock import Clock, SystemClock
 from pdctl.events import EventSink, Submitted
 from pdctl.executors.deputy import Attendance, Request
+from pdctl.executors.slurm_job.bad_nodes import bad_nodes_of
 from pdctl.executors.slurm_job.batch_script import batch_script
 from pdctl.executors.slurm_job.commands import SlurmCommands
-from pdctl.executors.slurm_job.faults import SlurmSilentError
+from pdctl.executors.slurm_job.faults import SlurmRefusedError, SlurmSilentError
 from pdctl.executors.slurm_job.home import Home, JobRecord, home_of
+from pdctl.executors.slurm_job.refusals import refusal
 from pdctl.executors.slurm_job.request import job_name, job_request
 from pdctl.executors.slurm_job.waiting import Waiting
 from pdctl.executors.slurm_job.whereabouts import Whereabouts
@@ -136,6 +138,7 @@ class SlurmDeputy:
             topology,
             token=request.token,
             output=str(self.home.batch_log("%j")),
+            bad_nodes=bad_nodes_of(self.slurm, self.where.environ).names(self.clock.wall()),
         )
         script = batch_script(
             self.deployment,
@@ -145,7 +148,11 @@ class SlurmDeputy:
             environ=self.where.environ,
         )
         replace_file(self.home.batch_script, script.encode())
-        return self.where.commands.submit(asked, self.home.batch_script)
+        try:
+            return self.where.commands.submit(asked, self.home.batch_script)
+        except SlurmRefusedError as error:
+            self.home.remove()
+            raise refusal(error, topology) from error
 
     def _start_here(self, job_id: int) -> None:
         """In a session of its own: the steward outlives this pdctl, and ends with the job."""

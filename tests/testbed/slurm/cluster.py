@@ -120,6 +120,9 @@ class SlurmCluster:
     def start_controller(self) -> None:
         daemons.start_controller(self.base)
         self._wait(lambda: "is UP" in self.try_command("scontrol", "ping").stdout, "slurmctld to answer")
+        for node in self.nodes:  # each registers anew at once, rather than when it is asked
+            if (pid := daemons.daemon(self.base, f"slurmd-{node}")) is not None:
+                os.kill(pid, signal.SIGHUP)
 
     def drain(self, node: str, reason: str = "drained by a test") -> None:
         self.command("scontrol", "update", f"nodename={node}", "state=drain", f"reason={reason}")
