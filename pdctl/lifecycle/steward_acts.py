@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -9,6 +11,7 @@ from pdctl.diagnostics import Diagnostic, DiagnosticError
 from pdctl.events import Event, EventSink
 from pdctl.executors.base import Executor
 from pdctl.executors.deputy import Request
+from pdctl.executors.slurm_job.bad_nodes import bad_nodes_of
 from pdctl.executors.slurm_job.home import Tenure
 from pdctl.executors.slurm_job.job import JobNode
 from pdctl.executors.slurm_job.mailbox import EventLog
@@ -33,7 +36,7 @@ class Acts:
     sink: EventSink
     tell: Callable[[Sequence[Diagnostic]], None]
     is_down: bool = False
-    _remembered: set[str] = field(default_factory=set[str])  # nodes that failed
+    _remembered: set[str] = field(default_factory=set[str])  # nodes that failed, by name
 
     @property
     def plan(self) -> LaunchPlan:
@@ -99,8 +102,20 @@ class Acts:
         return planned
 
     def remember_failing_nodes(self) -> tuple[JobNode, ...]:
-        """Nodes that Slurm has given up; the next job avoids them for a while."""
-        return self.office.failing_nodes()
+        """Nodes that Slurm has given up; the next job does without them for a while."""
+        failing = self.office.failing_nodes()
+        known = bad_nodes_of(self.planned.topology.cluster.slurm, os.environ)
+        for node in failing:
+            if node.name not in self._remembered:
+                self._remembered.add(node.name)
+                known.remember(
+                    node.name,
+                    f"Slurm found it {node.state}" + (f": {node.reason}" if node.reason else ""),
+                    now=time.time(),
+                    deployment=self.plan.name,
+                    job_id=self.office.allocation.job_id,
+                )
+        return failing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
