@@ -45,10 +45,6 @@ class Inventory:
         return next((node for node in self.nodes if node.name == name), None)
 
 
-# Executors that topologies may name before this version can start anything through them: their plans hold.
-PLANNED_EXECUTORS = ("slurm",)
-
-
 def declared(cluster: Cluster) -> Inventory:
     """The nodes as the document has them, before any is reached; a bare count gets names by number."""
     if isinstance(cluster.nodes, int):

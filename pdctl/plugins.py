@@ -53,6 +53,7 @@ _SHARED_MODULES = frozenset(
         "ssh_operator",
         "shell",
         "shimmed",
+        "slurm_job",
         "streams",
     }
 )

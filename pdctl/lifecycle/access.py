@@ -48,7 +48,7 @@ def executor_for(cluster: Cluster) -> Executor:
             "PD507",
             f"this version has no executor `{cluster.executor}`",
             notes=(f"it has {_names(plugins.names('executors'))}",),
-            help="`pdctl plan` and `pdctl render` need none",
+            help="install the package that brings it, in the same Python environment as pdctl",
         )
     return factory(cluster, os.environ)
 

@@ -40,14 +40,9 @@ class Planned:
     topology: Topology
     plan: LaunchPlan
     inventory: Inventory
-    reached: Executor | None  # None: this version lacks the executor, the nodes are those of the document
+    executor: Executor
     warnings: tuple[Diagnostic, ...]
     document: str  # the frozen topology: says the same on any machine
-
-    @property
-    def executor(self) -> Executor:
-        """Raises `DiagnosticError` (PD507) where there is none: nothing can be started or looked at."""
-        return self.reached or executor_for(self.topology.cluster)
 
 
 def plan_file(source: TopologySource) -> Planned:
@@ -69,8 +64,8 @@ def plan_file(source: TopologySource) -> Planned:
     if has_errors(found):
         raise DiagnosticError(found)
     cluster = _placed(topology)
-    reached = executor_for(cluster) if _has_executor(topology) else None
-    inventory = declared(cluster) if reached is None else reached.acquire(cluster)
+    executor = executor_for(cluster)
+    inventory = executor.acquire(cluster)
     try:
         plan = compile_plan(topology, inventory, _programs(topology))
     except DiagnosticError as error:
@@ -79,7 +74,7 @@ def plan_file(source: TopologySource) -> Planned:
         topology=topology,
         plan=plan,
         inventory=inventory,
-        reached=reached,
+        executor=executor,
         warnings=found,
         document=frozen(loaded.document, replace(topology, cluster=cluster)),
     )
@@ -109,10 +104,6 @@ def _placed(topology: Topology) -> Cluster:
     if cluster.executor != "slurm":
         return cluster
     return replace(cluster, slurm=placed(cluster.slurm, topology.name, os.environ))
-
-
-def _has_executor(topology: Topology) -> bool:
-    return plugins.exists("executors", topology.cluster.executor)
 
 
 def _programs(topology: Topology) -> Programs:
