@@ -6,11 +6,11 @@ job appears once it wakes up. Seen with Slurm 22.05 and a slurmctld that was sto
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from pdctl.clock import Clock, SystemClock
 from pdctl.diagnostics import Diagnostic
 from pdctl.executors.slurm_job.faults import SlurmSilentError
 from pdctl.executors.slurm_job.job import Job
@@ -34,6 +34,7 @@ class _Jobs(Protocol):
 class Submission:
     commands: _Jobs
     request: JobRequest
+    clock: Clock = field(default_factory=SystemClock)
 
     def carry_out(self, submit_once: Callable[[], int]) -> int:
         """The id of the one job that came of it."""
@@ -56,25 +57,25 @@ class Submission:
 
     def _look(self, before: set[int]) -> int | None:
         """Wait for the controller, and for what it had received; None when no job came of it."""
-        gives_up_at = time.monotonic() + PATIENCE_S
+        gives_up_at = self.clock.now() + PATIENCE_S
         while True:
             try:
                 return self._look_once(before)
             except SlurmSilentError as error:
-                if time.monotonic() > gives_up_at:
+                if self.clock.now() > gives_up_at:
                     raise self._open() from error
             # Asking a dead controller takes long, pinging it doesn't.
-            while not self.commands.ping() and time.monotonic() <= gives_up_at:
-                time.sleep(PAUSE_S)
+            while not self.commands.ping() and self.clock.now() <= gives_up_at:
+                self.clock.sleep(PAUSE_S)
 
     def _look_once(self, before: set[int]) -> int | None:
-        settled_at = time.monotonic() + SETTLE_S
+        settled_at = self.clock.now() + SETTLE_S
         while True:
             if ours := self._ours(before):
                 return min(ours)
-            if time.monotonic() > settled_at:
+            if self.clock.now() > settled_at:
                 return None
-            time.sleep(PAUSE_S)
+            self.clock.sleep(PAUSE_S)
 
     def _ours(self, before: set[int]) -> set[int]:
         """By the comment; by the name where a site writes comments of its own."""
