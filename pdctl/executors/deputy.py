@@ -74,6 +74,10 @@ class Deputy(Protocol):
         """Whether this owner of a lock was a deputy that is provably gone."""
         ...
 
+    def remarks(self) -> tuple[str, ...]:
+        """What there is to say of the deputy and its nodes, beside what is seen of processes."""
+        ...
+
     def last_words(self) -> str | None:
         """How the deployment ended last, by itself or by the cluster; None while it runs, or never ran."""
         ...

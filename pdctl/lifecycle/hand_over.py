@@ -89,6 +89,8 @@ def down_by_deputy(deputy: Deputy, deployment: Deployment, sink: EventSink) -> D
             left = ()
         case Attendance.NONE | Attendance.AWAITED:
             left = deputy.dismiss(grace_s=grace_s, is_ending=attendance is Attendance.NONE)
+    if not left:
+        outcome = _left_to_the_cluster(name, outcome)
     outcome = replace(outcome, leftovers=(*outcome.leftovers, *left))
     bring_home(name, executor)
     if attendance in (Attendance.NONE, Attendance.AWAITED):
@@ -129,6 +131,16 @@ def _asked_down(deputy: Deputy, deployment: Deployment, sink: EventSink) -> Down
             if any(each.code != LOST_DEPUTY for each in error.diagnostics):
                 raise
             return None
+
+
+def _left_to_the_cluster(name: str, outcome: DownOutcome) -> DownOutcome:
+    """Nodes that could not be reached: the job is over, so the cluster ends there what was part of it."""
+    unproven = tuple(
+        f"{node.name} could not be reached ({node.reason}); the cluster itself ends what the job had there"
+        for node in outcome.pending
+    )
+    records().note_pending(name, ())
+    return replace(outcome, pending=(), unproven=(*outcome.unproven, *unproven))
 
 
 def _note_end(name: str, executor: Executor, words: str | None) -> None:

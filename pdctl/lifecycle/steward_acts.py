@@ -78,7 +78,7 @@ class Acts:
                 self.office.note(Tenure.ENDING)
                 deployment = Deployment(name=self.plan.name, executor=self.executor, plan=self.plan)
                 outcome = take_down(deployment, sink, keeps_history=True)
-                self.is_down = outcome.is_complete
+                self.is_down = not outcome.leftovers  # lost nodes are the cluster's to see to
                 return down_json(outcome)
 
     def _up(self, request: Request, sink: EventSink) -> dict[str, object]:

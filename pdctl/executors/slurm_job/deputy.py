@@ -120,6 +120,9 @@ class SlurmDeputy:
     def is_over(self, owner: Owner) -> bool:
         return self.where.is_over(owner)
 
+    def remarks(self) -> tuple[str, ...]:
+        return self.where.remarks()
+
     def last_words(self) -> str | None:
         return self.where.last_words()
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pdctl.executors.deputy import Attendance
 from pdctl.executors.slurm_job.commands import SlurmCommands
+from pdctl.executors.slurm_job.faults import SlurmSilentError
 from pdctl.executors.slurm_job.home import ExitRecord, Home, JobRecord, Tenure
 from pdctl.executors.slurm_job.job import Job
 from pdctl.executors.slurm_job.states import Fate
@@ -78,12 +79,29 @@ class Whereabouts:
 
     def last_words(self) -> str | None:
         """How the last job ended. None: there was none, or it is not over."""
-        record, ended = self.home.job(), self.home.exit()
+        record = self.home.job()
+        return None if record is None else self._ending(record, self.commands.job(record.job_id))
+
+    def remarks(self) -> tuple[str, ...]:
+        """For `status`: why there are no nodes, what the steward has noticed, or that it is gone."""
+        record = self.home.job()
         if record is None:
-            return None
-        job = self.commands.job(record.job_id)
+            return ()
+        try:
+            job = self.commands.job(record.job_id)
+        except SlurmSilentError:
+            return ("Slurm's controller doesn't answer: whether the job still runs is unknown",)
+        if (words := self._ending(record, job)) is not None:
+            return (words,)
+        if job is not None and job.fate.waits:
+            return (f"job {job.id} waits for its nodes: {job.reason or job.state}",)
+        if self.is_steward_dead(record):
+            return (f"the pdctl that worked in job {record.job_id} is gone: what runs is not watched",)
+        return () if record.why is None else (record.why,)
+
+    def _ending(self, record: JobRecord, job: Job | None) -> str | None:
         is_over = job is None or job.fate.is_over or (not record.owns_job and record.state is Tenure.ENDED)
-        return how_it_ended(record, job, ended) if is_over else None
+        return how_it_ended(record, job, self.home.exit()) if is_over else None
 
 
 def how_it_ended(record: JobRecord, job: Job | None, ended: ExitRecord | None) -> str:
