@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
-
 from pdctl.fields import FieldError, Fields
 from pdctl.plan.digest import Json
-from pdctl.topology.slurm import Container, ContainerRuntime, HetGroup, Slurm
+from pdctl.topology.slurm import Container, ContainerRuntime, HetGroup, Slurm, as_document
 
 _RUNTIMES: dict[str, ContainerRuntime] = {"pyxis": "pyxis", "apptainer": "apptainer"}
 
 
 def slurm_to_json(slurm: Slurm) -> dict[str, Json]:
     """By the names of the topology."""
-    return _stated(asdict(slurm))
+    return as_document(slurm)
 
 
 def slurm_from(fields: Fields) -> Slurm:
@@ -78,14 +75,3 @@ def _texts(fields: Fields, name: str) -> tuple[str, ...]:
 
 def _objects(fields: Fields, name: str) -> tuple[Fields, ...]:
     return fields.objects(name) if name in fields.values else ()
-
-
-def _stated(value: Any) -> Any:
-    match value:
-        case dict():
-            parts = ((name, _stated(part)) for name, part in value.items())  # pyright: ignore
-            return {name: part for name, part in parts if part not in (None, [])}  # pyright: ignore
-        case tuple() | list():
-            return [_stated(part) for part in value]  # pyright: ignore
-        case _:
-            return value

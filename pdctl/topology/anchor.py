@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pdctl.topology.model import Cluster, Host, Ssh, Topology
-from pdctl.topology.slurm import Slurm
+from pdctl.topology.slurm import NO_SITE, Slurm
 from pdctl.topology.source import DocumentPath
 
 RELATIVE_STARTS = ("./", "../", "~/")
@@ -84,7 +84,7 @@ def _anchored_slurm(slurm: Slurm, folder_of: _FolderOf) -> Slurm:
     return replace(
         slurm,
         run_dir=absolute(slurm.run_dir, "run_dir"),
-        site=absolute(slurm.site, "site"),
+        site=NO_SITE if slurm.site == NO_SITE else absolute(slurm.site, "site"),
         container=container,
     )
 

@@ -1,14 +1,17 @@
 """A topology as text that says the same on any machine and on any day: what a job carries with it.
 
-Profile, `--set`, environment and ranges of hosts are applied already; relative paths have become absolute.
+Profile, `--set`, environment, ranges of hosts and the site's profile are applied already; relative paths have
+become absolute.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 from pdctl.topology.model import Topology
+from pdctl.topology.slurm import NO_SITE, as_document
 from pdctl.topology.tree import Value, is_private
 
 
@@ -21,20 +24,14 @@ def frozen(document: Value, topology: Topology) -> str:
 
 
 def _with_anchors(document: dict[str, Value], topology: Topology) -> dict[str, Value]:
-    """Paths that were relative to a file or a folder of the operator's."""
+    """Paths that were relative to a file or a folder of the operator's, and what the site has added: nodes
+    may see another profile, or none.
+    """
     found = dict(document)
     found["model"] = _over(document.get("model"), {"path": topology.model.path})
     slurm = topology.cluster.slurm
     if slurm is not None:
-        paths: dict[str, Value] = {
-            "job_name": slurm.job_name,
-            "run_dir": slurm.run_dir,
-            "site": slurm.site,
-        }
-        if slurm.container is not None:
-            before = _table(_table(document.get("cluster")).get("slurm")).get("container")
-            paths["container"] = _over(before, {"image": slurm.container.image})
-        section = _over(_table(document.get("cluster")).get("slurm"), paths)
+        section = as_document(replace(slurm, site=NO_SITE))
         found["cluster"] = _over(document.get("cluster"), {"slurm": section})
     return found
 

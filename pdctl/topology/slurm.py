@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 ContainerRuntime = Literal["pyxis", "apptainer"]
+NO_SITE = "none"  # as `site`: there is no profile, or it has been applied
 NO_GRES = "none"  # as `gres`: ask for no accelerators, because nodes come whole
 
 
@@ -70,3 +72,19 @@ class Slurm:
     python: str = "python3"  # on the nodes, runs the shim
     pdctl_python: str | None = None  # on the first node, has pdctl; None: the interpreter that submits
     command_timeout_s: float = 30.0  # of each command of Slurm
+
+
+def as_document(slurm: Slurm) -> dict[str, Any]:
+    """By the names of the topology, as plain values; what is left open is left out."""
+    return _stated(asdict(slurm))
+
+
+def _stated(value: Any) -> Any:
+    match value:
+        case Mapping():
+            parts = ((name, _stated(part)) for name, part in value.items())  # pyright: ignore
+            return {name: part for name, part in parts if part not in (None, [])}  # pyright: ignore
+        case tuple() | list():
+            return [_stated(part) for part in value]  # pyright: ignore
+        case _:
+            return value

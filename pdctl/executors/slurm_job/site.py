@@ -16,7 +16,7 @@ from pdctl.fields import Fields
 from pdctl.plan.submission import slurm_from, slurm_to_json
 from pdctl.topology.model import Topology
 from pdctl.topology.site_profile import GpuWay, SiteProfile, load_site
-from pdctl.topology.slurm import NO_GRES, HetGroup, Slurm
+from pdctl.topology.slurm import NO_GRES, NO_SITE, HetGroup, Slurm
 
 VARIABLE = "PDCTL_SITE"
 EXECUTOR = "slurm"
@@ -48,7 +48,7 @@ def settled(topology: Topology, environ: Mapping[str, str]) -> Settled:
 def site_file(slurm: Slurm, environ: Mapping[str, str]) -> str | None:
     """The file that is named, whether it exists or not; else the first that exists."""
     if slurm.site is not None:
-        return slurm.site
+        return None if slurm.site == NO_SITE else slurm.site
     if VARIABLE in environ:
         return environ[VARIABLE] or None
     config = environ.get("XDG_CONFIG_HOME") or f"{environ.get('HOME', '')}/.config"

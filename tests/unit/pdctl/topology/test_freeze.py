@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pdctl.executors.slurm_job.site import settled
 from pdctl.resources import resource_path
 from pdctl.topology.anchor import anchored
 from pdctl.topology.freeze import frozen
 from pdctl.topology.load import load, load_text
 from pdctl.topology.model import Topology
+from pdctl.topology.slurm import Slurm
 
 SHIPPED = sorted(path.name for path in Path(str(resource_path("topologies"))).glob("*.yaml"))
 
@@ -57,8 +60,25 @@ def test_relative_paths_become_absolute_ones(document: str):
     topology, text = frozen_text(written.replace("path: none", "path: ./model"), file="/work/bench/t.yaml")
     slurm = thawed(text).cluster.slurm
     assert slurm is not None
-    assert (slurm.run_dir, slurm.site) == ("/work/bench/runs", "/work/site.yaml")
-    assert thawed(text) == topology
+    assert slurm.run_dir == "/work/bench/runs"
+    assert topology.cluster.slurm is not None
+    assert slurm == replace(topology.cluster.slurm, site="none")
+
+
+def test_what_the_site_has_added_is_carried_and_not_added_again(document: str, tmp_path: Path):
+    site = tmp_path / "site.yaml"
+    site.write_text(
+        "schema: pdctl-site/v1\ndefaults: {partition: gpu, sbatch_args: [--nice=5], requeue: false}\n"
+        "gpus: gres\n"
+    )
+    written = document + "cluster: {executor: slurm, devices_per_node: 8}\n"
+    loaded = load_text(written, file="t.yaml", environ={})
+    environ = {"PDCTL_SITE": str(site)}
+    at_site = settled(anchored(loaded.require(), "t.yaml"), environ).topology
+    again = settled(thawed(frozen(loaded.document, at_site)), environ).topology.cluster.slurm
+    assert again == Slurm(
+        partition="gpu", sbatch_args=("--nice=5",), requeue=False, gres="gpu:8", site="none"
+    )
 
 
 def test_what_is_the_users_own_is_not_carried_along(document: str):
