@@ -25,7 +25,15 @@ from pdctl.lifecycle.make_true import UpOptions
 from pdctl.lifecycle.planning import Planned, TopologySource, plan_file
 from pdctl.lifecycle.status import observe_status
 from pdctl.lifecycle.steward_acts import Acts
-from pdctl.lifecycle.steward_end import End, EndAsked, end_all, exit_record, why_asked
+from pdctl.lifecycle.steward_end import (
+    PREEMPTED,
+    End,
+    EndAsked,
+    end_all,
+    exit_record,
+    is_preempted,
+    why_asked,
+)
 from pdctl.lifecycle.steward_watch import judge
 from pdctl.state.files import replace_file
 from pdctl.state.lock import operator
@@ -33,6 +41,7 @@ from pdctl.topology.slurm import Slurm
 
 LOOK_FOR_REQUESTS_EVERY_S = 0.3
 WATCH_EVERY_S = 5.0
+KILL_PATIENCE_S = 120.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 Tell = Callable[[Sequence[Diagnostic]], None]
@@ -127,6 +136,9 @@ class Steward:
             self.office.note(Tenure.SERVING if verdict.why is None else Tenure.DEGRADED, verdict.why)
             return None
         why = verdict.why or "it does not serve"
+        job = self.office.job()
+        if job is not None and is_preempted(job):
+            return PREEMPTED
         if self.keeps_on:
             self.office.note(Tenure.IDLE, why)
             return None
@@ -138,7 +150,16 @@ class Steward:
         end, codes = end_all(name, self.acts.executor, end, self.sink)
         self.acts.executor.tidy()
         office.leave(exit_record(end, office.allocation.job_id, office.allocation.generation, codes))
+        if end.cause == PREEMPTED.cause:
+            self._await_kill()
         return end
+
+    def _await_kill(self) -> None:
+        """A job that ends by itself is not put back into the queue, and counts as one that was done."""
+        job = self.office.job()
+        ends_at = None if job is None else job.ends_at
+        while ends_at is not None and self.clock.wall() < ends_at + KILL_PATIENCE_S:
+            self.clock.sleep(1.0)
 
 
 @contextmanager

@@ -30,6 +30,9 @@ class End:
     code: int = 0  # of the steward's process
 
 
+PREEMPTED = End(cause="preempted", reason="it was preempted: its nodes are wanted for another job")
+
+
 class EndAsked(KeyboardInterrupt):
     """A signal has come. As Ctrl-C, it ends whatever goes on, in good order."""
 
@@ -47,8 +50,8 @@ def why_asked(number: int, job: Job | None, *, lead_s: float, now: float) -> End
         return End(cause="cancelled", reason="it was interrupted", code=INTERRUPTED)
     if job is None:
         return End(cause="cancelled", reason=f"it was ended by {signal.Signals(number).name}")
-    if job.fate is Fate.PREEMPTED or _is_cut_short(job):
-        return End(cause="preempted", reason="its nodes were taken for another job")
+    if is_preempted(job):
+        return PREEMPTED
     if job.fate in (Fate.CANCELLED, Fate.ENDING):
         return End(cause="cancelled", reason="its job was cancelled")
     if job.ends_at is not None and job.ends_at - now <= lead_s + NEAR_LIMIT_S:
@@ -56,8 +59,10 @@ def why_asked(number: int, job: Job | None, *, lead_s: float, now: float) -> End
     return End(cause="cancelled", reason=f"it was ended by {signal.Signals(number).name}")
 
 
-def _is_cut_short(job: Job) -> bool:
-    """A preemption with a grace moves the end of the job forward."""
+def is_preempted(job: Job) -> bool:
+    """With a grace, Slurm moves the end of the job forward, and tells its tasks alone to end."""
+    if job.fate is Fate.PREEMPTED:
+        return True
     if job.fate is not Fate.RUNNING or None in (job.ends_at, job.started_at, job.limit_s):
         return False
     assert job.ends_at is not None

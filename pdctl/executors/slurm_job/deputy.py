@@ -66,7 +66,8 @@ class SlurmDeputy:
     def engage(self, topology: Topology, request: Request, sink: EventSink) -> None:
         assert request.document is not None, "a job carries the topology that it serves"
         self._engaged = request
-        self._clean()
+        if self.attendance() is not Attendance.GONE:  # else processes still write there
+            self._clean()
         self.home.prepare()
         replace_file(self.home.topology, request.document.encode())
         self.home.mailbox.post(request)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,18 +101,21 @@ class Desk:
         )
         return int(done.stdout)
 
-    def states(self, name: str = "desk") -> dict[str, str]:
+    def processes(self, name: str = "desk") -> list[dict[str, Any]]:
         (status,) = self.pdctl("status", name, "--json").json["deployments"]
-        return {process["id"]: process["phase"] for process in status["processes"]}
+        return status["processes"]
+
+    def states(self, name: str = "desk") -> dict[str, str]:
+        return {process["id"]: process["phase"] for process in self.processes(name)}
 
     def home(self, name: str = "desk") -> Path:
         return self.folder / "shared" / f"pdctl-{name}"
 
-    def job_record(self, name: str = "desk") -> dict[str, object]:
+    def job_record(self, name: str = "desk") -> dict[str, Any]:
         path = self.home(name) / "job.json"
         return json.loads(path.read_text()) if path.exists() else {"state": None}
 
-    def exit_record(self, name: str = "desk") -> dict[str, object]:
+    def exit_record(self, name: str = "desk") -> dict[str, Any]:
         return json.loads((self.home(name) / "exit.json").read_text())
 
     def marked_pids(self) -> list[int]:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-
-STEWARD = f"exec {sys.executable} -m pdctl up"
 
 
 def test_a_deployment_that_cannot_come_up_ends_its_job(desk):
@@ -102,11 +99,7 @@ def test_a_node_that_fails_takes_only_its_instances_along(desk, wait_until):
 def test_the_last_decode_instance_is_not_to_be_missed(desk, wait_until):
     desk.pdctl("up", desk.topology())
     (job_id,) = desk.slurm.jobs()
-    (pid,) = [
-        process["pid"]
-        for process in desk.pdctl("status", "desk", "--json").json["deployments"][0]["processes"]
-        if process["id"] == "decode-0.0"
-    ]
+    (pid,) = [process["pid"] for process in desk.processes() if process["id"] == "decode-0.0"]
     os.kill(pid, signal.SIGKILL)
     assert desk.slurm.wait_for_job(job_id, "FAILED", "COMPLETED") == "FAILED"
     assert "decode-0.0" in str(desk.exit_record()["reason"])
@@ -167,3 +160,56 @@ def test_two_deployments_share_an_allocation(desk, wait_until):
     (desk.folder / "go-home").touch()
     assert desk.slurm.wait_for_job(job_id, "COMPLETED", "FAILED") == "COMPLETED"
     assert desk.marked_pids() == []
+
+
+def test_a_job_that_is_preempted_says_so_and_comes_back(desk, wait_until):
+    desk.pdctl("up", desk.topology(nodes=8))
+    (job_id,) = desk.slurm.jobs()
+    urgent = desk.script("sleep 1", name="urgent.sh", options="--partition=urgent", nodes=8)
+    desk.sbatch(urgent)
+    wait_until(lambda: desk.job_record()["state"] == "ended", "all is stopped")
+    assert desk.exit_record()["cause"] == "preempted"
+    wait_until(lambda: desk.job_record()["generation"] == 1, "the job runs again")
+    wait_until(lambda: desk.job_record()["state"] == "serving", "the deployment serves again")
+    assert job_id in desk.slurm.jobs()
+
+
+def test_a_step_that_cannot_start_is_told_with_slurms_words(desk):
+    desk.slurm.kill_slurmd("node2")
+    ran = desk.pdctl("up", desk.topology(), code=1)
+    assert "node2" in ran.err
+    assert "step of job" in ran.err
+    assert desk.marked_pids() == []
+
+
+def test_ctrl_c_leaves_what_has_its_nodes(desk, wait_until):
+    up = desk.begin("up", desk.topology(decode='env: {DUMMY_READY_AFTER_S: "4"}'))
+    wait_until(lambda: "started decode-0.0" in desk.output(), "engines start")
+    up.send_signal(signal.SIGINT)
+    assert up.wait(60) == 130
+    assert "still running: " in desk.output()
+    wait_until(lambda: desk.job_record()["state"] == "serving", "the job goes on by itself")
+    assert set(desk.states().values()) == {"ready"}
+
+
+def test_a_steward_that_is_killed_in_a_users_job_is_replaced_by_the_next(desk, wait_until):
+    desk.topology()
+    job_id = desk.sbatch(
+        desk.script(
+            "pdctl up desk.yaml || exit 1",
+            "touch is-up; until [ -e again ]; do sleep 0.1; done",
+            "pdctl up desk.yaml || exit 1",
+            "touch is-up-again; until [ -e go-home ]; do sleep 0.1; done",
+        )
+    )
+    wait_until((desk.folder / "is-up").exists, "it is up")
+    engines = {each["id"]: each["pid"] for each in desk.processes()}
+    os.kill(desk.job_record()["steward"]["pid"], signal.SIGKILL)
+    told = desk.pdctl("status", "desk").out
+    assert "is gone" in told
+    (desk.folder / "again").touch()
+    wait_until((desk.folder / "is-up-again").exists, "a new steward works")
+    assert {each["id"]: each["pid"] for each in desk.processes()} == engines
+    desk.pdctl("down", "desk")
+    assert desk.slurm.jobs() == {job_id: "RUNNING"}
+    assert not desk.home().exists()
