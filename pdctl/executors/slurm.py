@@ -232,7 +232,7 @@ class SlurmExecutor:
     # Ways there.
 
     def _place(self, deployment: str) -> tuple[Home, Place]:
-        """Slurm is asked once, and again when the job's steps say that it is over: they need no controller."""
+        """Slurm is asked once, and again when steps of the job say that it is over."""
         self._asked_about = deployment
         home = self.home(deployment)
         known = self._places.get(deployment)

@@ -15,7 +15,7 @@ from pdctl.state.observed import ObservedProcess, ObservedState, Phase
 def look_back(query: LookQuery, past: PastJob, left: ShimmedExecutor, ended: ExitRecord | None) -> Sight:
     """`left` reads the shared folder on this machine. What still lives here is seen as it is."""
     sight = left.look(replace(query, probes=()))
-    seen = [_as_ended(process, past.why) for process in sight.state.processes]
+    seen = [_as_ended(process, past) for process in sight.state.processes]
     return Sight(
         state=ObservedState(
             deployment=query.deployment, processes=(*seen, *_only_recorded(seen, ended, past.why))
@@ -25,9 +25,11 @@ def look_back(query: LookQuery, past: PastJob, left: ShimmedExecutor, ended: Exi
     )
 
 
-def _as_ended(process: ObservedProcess, why: str) -> ObservedProcess:
+def _as_ended(process: ObservedProcess, past: PastJob) -> ObservedProcess:
     """Without a record of its own end it ended with the job: only its node could tell more, and doesn't."""
-    return replace(process, reason=why) if process.phase is Phase.LOST else process
+    if process.phase is not Phase.LOST:
+        return process
+    return replace(process, phase=Phase.LOST if past.is_over else Phase.UNKNOWN, reason=past.why)
 
 
 def _only_recorded(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pdctl.executors.slurm_job.commands import SlurmCommands
 from pdctl.executors.slurm_job.faults import SlurmSilentError
 from pdctl.executors.slurm_job.home import Home, JobRecord
+from pdctl.executors.slurm_job.states import Fate
 from pdctl.executors.slurm_job.whereabouts import how_it_ended
 from pdctl.hostlist import unfold
 
@@ -30,14 +31,19 @@ class Allocation:
     own_node: str | None = None  # where we run ourselves
     silence: str | None = None  # why Slurm can't be asked whether the job still has them
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(node.name for node in self.nodes)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastJob:
-    """A job that is over; what it left lies in the shared folder."""
+    """A job whose nodes are gone, or going; what it left lies in the shared folder."""
 
     job_id: int
     generation: int
     why: str  # a sentence: which job ended, when, and how
+    is_over: bool = True  # False: Slurm is about to end what still runs
 
 
 Place = Allocation | PastJob | None  # None: no job, or none that has its nodes yet
@@ -50,6 +56,15 @@ def place_of(home: Home, commands: SlurmCommands, environ: Mapping[str, str]) ->
         return inside
     found = _recorded_place(home, record, commands)
     return found if inside is None or isinstance(found, Allocation) else inside
+
+
+def is_still(known: Allocation, record: JobRecord | None) -> bool:
+    """Whether the record still tells of these nodes of this job."""
+    return record is not None and (known.job_id, known.generation, known.names) == (
+        record.job_id,
+        record.generation,
+        record.hosts,
+    )
 
 
 def own_allocation(environ: Mapping[str, str]) -> Allocation | None:
@@ -89,6 +104,9 @@ def _recorded_place(home: Home, record: JobRecord, commands: SlurmCommands) -> P
     if job is None or job.fate.is_over:
         why = how_it_ended(record, job, home.exit())
         return PastJob(job_id=record.job_id, generation=record.generation, why=why)
+    if job.fate is Fate.ENDING:
+        why = f"job {record.job_id} is ending"
+        return PastJob(job_id=record.job_id, generation=record.generation, why=why, is_over=False)
     if job.fate.waits or not record.hosts:
         return None
     groups = {name: group for group, names in enumerate(job.het_nodelists) for name in _unfolded(names)}
