@@ -59,7 +59,7 @@ def restart_by_deputy(
     name, plan = deployment.name, deployment.require_plan()
     if deputy.attendance() is not Attendance.AT_WORK:
         raise DiagnosticError.one(
-            "PD614",
+            "PD616",
             f"nobody works on `{name}`: it has no nodes now",
             notes=() if (words := deputy.last_words()) is None else (words,),
             help="`pdctl up FILE` brings it up",

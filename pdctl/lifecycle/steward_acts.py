@@ -140,7 +140,7 @@ def _unreadable(error: FieldError) -> Diagnostic:
 
 def _ended_meanwhile(request: Request) -> Diagnostic:
     return Diagnostic(
-        code="PD615",
+        code="PD617",
         message=f"the job was told to end before `{request.verb}` was done",
         notes=("what it had started is stopped",),
         help="`pdctl status` tells why it ended",
