@@ -57,6 +57,7 @@ def compile_plan(topology: Topology, inventory: Inventory, programs: Programs) -
         served_model=topology.model.name,
         canary=topology.health.canary,
         ssh=topology.cluster.ssh,
+        slurm=topology.cluster.slurm,
         digest=digest([[process.id, process.digest] for process in processes]),
     )
 

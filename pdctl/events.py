@@ -7,6 +7,29 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """The cluster was asked for nodes."""
+
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queued:
+    """Said again every few seconds while the job waits for its nodes."""
+
+    job_id: int
+    reason: str  # the cluster's own word
+    elapsed_s: float
+    starts_in_s: float | None  # as the cluster estimates
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocated:
+    job_id: int
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Preparing:
     """A node gets something ready before processes start, such as a model file."""
 
@@ -105,7 +128,10 @@ class Warned:
 
 
 Event = (
-    Preparing
+    Submitted
+    | Queued
+    | Allocated
+    | Preparing
     | Starting
     | Started
     | Waiting

@@ -54,10 +54,6 @@ class IncompleteInventoryError(DiagnosticError):
         self.inventory = inventory
 
 
-# Executors that topologies may name before this version can start anything through them: their plans hold.
-PLANNED_EXECUTORS = ("slurm",)
-
-
 def declared(cluster: Cluster) -> Inventory:
     """The nodes as the document has them, before any is reached; a bare count gets names by number."""
     if isinstance(cluster.nodes, int):
@@ -66,12 +62,23 @@ def declared(cluster: Cluster) -> Inventory:
             Node(
                 name=f"node-{number:0{width}}",
                 address=f"node-{number:0{width}}",
-                num_devices=cluster.devices_per_node,
+                num_devices=num_devices,
             )
-            for number in range(cluster.nodes)
+            for number, num_devices in enumerate(_devices_by_number(cluster, cluster.nodes))
         )
         return Inventory(nodes=nodes)
     return Inventory(nodes=tuple(_declared_node(host, cluster) for host in cluster.nodes))
+
+
+def _devices_by_number(cluster: Cluster, num_nodes: int) -> tuple[int, ...]:
+    """Nodes of a job with several shapes are counted group by group."""
+    groups = () if cluster.slurm is None else cluster.slurm.het_groups
+    own = [
+        cluster.devices_per_node if group.devices_per_node is None else group.devices_per_node
+        for group in groups
+        for _ in range(group.nodes)
+    ]
+    return tuple(own) if len(own) == num_nodes else (cluster.devices_per_node,) * num_nodes
 
 
 def _declared_node(host: Host, cluster: Cluster) -> Node:

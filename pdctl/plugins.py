@@ -40,6 +40,7 @@ _SHARED_MODULES = frozenset(
         "machines",
         "archive",
         "calls",
+        "deputy",
         "link",
         "lock_call",
         "remote_command",
@@ -52,6 +53,7 @@ _SHARED_MODULES = frozenset(
         "ssh_operator",
         "shell",
         "shimmed",
+        "slurm_job",
         "streams",
     }
 )

@@ -1,5 +1,5 @@
 """Golden files: what users see is compared with a file; `--update-golden` writes what is seen now.
-And what tests with real processes share: hosts of their own on this machine, ports, waiting.
+And what tests with real processes share: hosts of their own on this machine, a real Slurm, ports, waiting.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ import pytest
 from tests.testbed.hosts.host_set import DEBIAN_PACKAGES, HostSet, missing_programs, new_hosts
 from tests.testbed.hosts.host_spec import HostSpec
 from tests.testbed.ports import open_claims
+from tests.testbed.slurm import cluster as slurm_clusters
+from tests.testbed.slurm.cluster import SlurmCluster
+from tests.testbed.slurm.spec import SlurmSpec
 from tests.testbed.waiting import wait_until
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -83,3 +86,29 @@ def free_port() -> Iterator[Callable[..., int]]:
 def waiting() -> Callable[..., object]:
     """`wait_until(look, "what", timeout_s=60)` gives what `look` gave when it gave something true."""
     return wait_until
+
+
+@pytest.fixture(scope="module")
+def make_slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[SlurmSpec], SlurmCluster]]:
+    """`make_slurm(SlurmSpec(num_nodes=3))` starts a cluster for the tests of one file."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("a real Slurm needs root on Linux")
+    missing, packages = slurm_clusters.missing_programs(), slurm_clusters.DEBIAN_PACKAGES
+    assert not missing, f"no {', '.join(missing)}; `apt-get install {' '.join(packages)}`"
+    with contextlib.ExitStack() as made:
+        yield lambda spec: made.enter_context(
+            slurm_clusters.new_cluster(tmp_path_factory.mktemp("slurm"), spec)
+        )
+
+
+@pytest.fixture(scope="module")
+def slurm(make_slurm: Callable[[SlurmSpec], SlurmCluster]) -> SlurmCluster:
+    """Eight nodes with eight accelerators each, for the tests of one file, which mend what they break."""
+    return make_slurm(SlurmSpec())
+
+
+@pytest.fixture
+def healed_slurm(slurm: SlurmCluster) -> Iterator[SlurmCluster]:
+    """`slurm`, and after the test no job is left and all nodes are idle, whatever it did."""
+    yield slurm
+    slurm.heal()

@@ -10,7 +10,7 @@ import typer
 from pdctl.cli.output import Output
 from pdctl.cli.signals import exit_code, tell_interrupt
 from pdctl.lifecycle.interrupt import Interrupted
-from pdctl.lifecycle.up import UpOutcome
+from pdctl.lifecycle.make_true import UpOutcome
 from pdctl.views.changes import changes_summary, changes_value
 from pdctl.views.outcome import interrupted_lines, restart_lines, up_lines
 from pdctl.views.quantities import duration
@@ -40,6 +40,9 @@ def _value(outcome: UpOutcome) -> dict[str, object]:
 
 def _say_changes(output: Output, outcome: UpOutcome) -> None:
     """What was done goes to stderr, what stands now to stdout."""
+    if outcome.awaits is not None:
+        output.say([f"{outcome.status.name}: {outcome.awaits}", ""])
+        return
     took = "" if outcome.changes.is_empty else f" (took {duration(outcome.elapsed_s)})"
     output.say([f"{outcome.status.name}: {changes_summary(outcome.changes, is_done=True)}{took}", ""])
 

@@ -23,13 +23,17 @@ def plan_of(
     is_for_doctor: bool = False,
 ) -> Planned:
     """The plan of `file`, or of its rehearsal; its warnings are shown, its errors raised."""
-    refuse_shipped_name(file)
-    source = TopologySource(
-        path=file, sets=tuple(sets or ()), profile=profile, is_rehearsal=engine is not None
-    )
-    planned = plan_file(source, is_for_doctor=is_for_doctor)
+    planned = plan_file(source_of(file, sets, profile, engine), is_for_doctor=is_for_doctor)
     output.diagnostics(planned.warnings)
     return planned
+
+
+def source_of(
+    file: str, sets: list[str] | None, profile: str | None, engine: str | None = None
+) -> TopologySource:
+    """What to plan, as the verb's parameters have it."""
+    refuse_shipped_name(file)
+    return TopologySource(path=file, sets=tuple(sets or ()), profile=profile, is_rehearsal=engine is not None)
 
 
 def show_changes(output: Output, planned: Planned) -> ChangeSet:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 from typing import Annotated
 
@@ -17,6 +18,7 @@ class Document(StrEnum):
     TOPOLOGY = "topology"
     PLAN = "plan"
     FLAG_TABLE = "flag-table"
+    SITE = "site"
 
 
 @verb(app, example="pdctl schema topology > topology.schema.json")
@@ -29,8 +31,15 @@ def schema(
 
     It is JSON with and without --json.
     """
+    with output_of(ctx, as_json=as_json) as output:
+        output.write([_text(document).rstrip("\n")])
+
+
+def _text(document: Document) -> str:
+    if document is Document.SITE:
+        from pdctl.topology.site_profile import site_schema
+
+        return json.dumps(site_schema(), indent=2, ensure_ascii=False)
     from pdctl.resources import resource_path
 
-    text = resource_path("schemas", f"{document}.schema.json").read_text(encoding="utf-8")
-    with output_of(ctx, as_json=as_json) as output:
-        output.write([text.rstrip("\n")])
+    return resource_path("schemas", f"{document}.schema.json").read_text(encoding="utf-8")

@@ -44,22 +44,34 @@ def up(
     ] = Verify.ROUTER,
     skip_doctor: SkipDoctor = False,
     timeout_s: Timeout = None,
+    foreground: Annotated[
+        bool,
+        typer.Option(
+            "--foreground",
+            help="Inside a Slurm job: stay, and end with the deployment, or end it with the job.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make what runs equal to a topology, and prove that it serves."""
     from pdctl.cli.operation import show_up, telling_interrupts
-    from pdctl.cli.planning import plan_of, show_changes
+    from pdctl.cli.planning import plan_of, show_changes, source_of
     from pdctl.lifecycle.up import UpOptions
     from pdctl.lifecycle.up import up as make_true
 
+    options = UpOptions(
+        wait=not no_wait,
+        canary=not no_canary,
+        verify=verify,
+        doctor=not skip_doctor,
+        deadline_s=timeout_s,
+    )
     with output_of(ctx, as_json=as_json) as output:
-        options = UpOptions(
-            wait=not no_wait,
-            canary=not no_canary,
-            verify=verify,
-            doctor=not skip_doctor,
-            deadline_s=timeout_s,
-        )
+        if foreground:
+            from pdctl.cli.foreground import stay
+
+            stay(output, source_of(file, sets, profile, engine), options)
+            return
         with telling_interrupts(output, again=_again(file, sets, profile, engine)):
             planned = plan_of(output, file, sets, profile, engine)
             if dry_run:

@@ -23,6 +23,7 @@ HELP_OF_VERBS: dict[str, str] = {
     "list": "List what a topology can name.",
     "engine": "Read which flags an engine has.",
     "models": "List and fetch built-in models.",
+    "nodes": "List, add and forget bad nodes of a Slurm cluster.",
     "schema": "Print the JSON Schema of a document.",
     "version": "Print the version.",
 }

@@ -30,6 +30,7 @@ from pdctl.executors.calls import (
     StartOutcome,
     StopOutcome,
 )
+from pdctl.executors.deputy import Deputy
 from pdctl.inventory import Inventory
 from pdctl.plan.model import LaunchPlan, ProcessSpec
 from pdctl.state.audit import AuditEntry
@@ -174,4 +175,8 @@ class Executor(Supervision, PlanKeeping, NodeAccess, DeploymentLock, Protocol):
 
     def acquire(self, cluster: Cluster) -> Inventory:
         """The nodes there are, allocated if the cluster must be asked for them."""
+        ...
+
+    def deputy(self, deployment: str) -> Deputy | None:
+        """Who works in the operator's place; None where pdctl itself works from the operator's machine."""
         ...

@@ -126,10 +126,17 @@ class NodeLink:
             return self.call_all(calls, timeout_s=timeout_s)
 
     def follow(self, verb: str, names: Sequence[str], request: Mapping[str, object]) -> LineStream:
-        """Start a verb that streams. Where no call has yet, one before it proves that the shim is there."""
+        """Start a verb that streams."""
+        return self._shell.follow(self.command(verb, names), stdin=json.dumps(request).encode())
+
+    def command(self, verb: str, names: Sequence[str]) -> list[str]:
+        """argv of a verb, for whoever runs it on the node by other means than `call`.
+
+        Where no call has proved yet that the shim is there, one before it does.
+        """
         if not self._has_shim:
             self.call("list", [self.root()])
-        return self._shell.follow(self._argv(verb, names), stdin=json.dumps(request).encode())
+        return self._argv(verb, names)
 
     def tidy(self) -> None:
         """Take away the shim that this link has shipped, unless something on the node needs it."""

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 # Codes of diagnostics about nodes that can't be reached: in general, and for each reason that is known.
-UNREACHABLE_CODES = frozenset({"PD503", *(f"PD{number}" for number in range(515, 525))})
+UNREACHABLE_CODES = frozenset(
+    {"PD503", *(f"PD{number}" for number in range(515, 525)), "PD533", "PD534", "PD538", "PD539"}
+)
 
 
 class UnreachableError(Exception):

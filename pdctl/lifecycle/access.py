@@ -49,7 +49,7 @@ def executor_for(cluster: Cluster) -> Executor:
             "PD507",
             f"this version has no executor `{cluster.executor}`",
             notes=(f"it has {_names(plugins.names('executors'))}",),
-            help="`pdctl plan` and `pdctl render` need none",
+            help="install the package that brings it, in the same Python environment as pdctl",
         )
     return factory(cluster, os.environ)
 
@@ -107,7 +107,7 @@ def with_left_nodes(plan: LaunchPlan, executor: Executor) -> tuple[Executor, Lau
 def cluster_of(plan: LaunchPlan) -> Cluster:
     """The cluster as far as a plan needs it to be reached again."""
     hosts = tuple(Host(name=node.name, address=node.address, ssh=node.ssh) for node in plan.nodes)
-    return Cluster(executor=plan.executor, nodes=hosts, ssh=plan.ssh)
+    return Cluster(executor=plan.executor, nodes=hosts, ssh=plan.ssh, slurm=plan.slurm)
 
 
 def introduce(plan: LaunchPlan) -> bool:
@@ -153,7 +153,7 @@ def reached_as(in_force: LaunchPlan, plan: LaunchPlan) -> LaunchPlan:
         for node in in_force.nodes
     )
     ssh = None if plan.ssh is None else replace(plan.ssh, state_dir=in_force.ssh and in_force.ssh.state_dir)
-    return replace(in_force, ssh=ssh, nodes=nodes)
+    return replace(in_force, ssh=ssh, slurm=plan.slurm, nodes=nodes)
 
 
 def refuse_moved(plan: LaunchPlan) -> None:

@@ -25,7 +25,12 @@ def interruptible(name: str, executor: Supervision) -> Generator[None]:
     try:
         yield
     except KeyboardInterrupt as interrupt:
-        raise Interrupted(name, _running(name, executor), signal_of(interrupt)) from None
+        raise interrupted(name, executor, interrupt) from None
+
+
+def interrupted(name: str, executor: Supervision, interrupt: KeyboardInterrupt) -> Interrupted:
+    """What to raise in place of it."""
+    return Interrupted(name, _running(name, executor), signal_of(interrupt))
 
 
 def signal_of(interrupt: KeyboardInterrupt) -> int:

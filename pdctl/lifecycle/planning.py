@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pdctl import plugins, rules
 from pdctl.compiler import Programs, compile_plan
 from pdctl.diagnostics import Diagnostic, DiagnosticError, has_errors
 from pdctl.executors.base import Executor
+from pdctl.executors.slurm_job.home import placed
+from pdctl.executors.slurm_job.site import settled
 from pdctl.inventory import IncompleteInventoryError, Inventory, declared
 from pdctl.lifecycle.access import executor_for
 from pdctl.models.resolve import with_facts
+from pdctl.plan.binding import marked
 from pdctl.plan.model import LaunchPlan
 from pdctl.reconcile.model import ChangeSet
 from pdctl.reconcile.reconcile import reconcile
 from pdctl.rehearsal import rehearsed, with_shared_heads
 from pdctl.topology.anchor import anchored
+from pdctl.topology.freeze import frozen
 from pdctl.topology.load import load
-from pdctl.topology.model import Topology
+from pdctl.topology.model import Cluster, Topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +40,9 @@ class Planned:
     topology: Topology
     plan: LaunchPlan
     inventory: Inventory
-    reached: Executor | None  # None: this version lacks the executor, the nodes are those of the document
+    executor: Executor
     warnings: tuple[Diagnostic, ...]
-
-    @property
-    def executor(self) -> Executor:
-        """Raises `DiagnosticError` (PD507) where there is none: nothing can be started or looked at."""
-        return self.reached or executor_for(self.topology.cluster)
+    document: str  # the frozen topology: says the same on any machine
 
 
 def plan_file(source: TopologySource, *, is_for_doctor: bool = False) -> Planned:
@@ -54,24 +54,48 @@ def plan_file(source: TopologySource, *, is_for_doctor: bool = False) -> Planned
     loaded = load(source.path, environ=os.environ, profile=source.profile, sets=source.sets)
     written = loaded.require()
     chosen, differences = rehearsed(written) if source.is_rehearsal else (written, ())
-    topology, model_faults = with_facts(anchored(chosen, source.path))
+    at_site = settled(anchored(chosen, source.path), os.environ)
+    topology, model_faults = with_facts(at_site.topology)
     if source.is_rehearsal:
         topology = with_shared_heads(topology)
-    found = (*loaded.diagnostics, *differences, *model_faults, *rules.check(topology))
+    found = (
+        *loaded.diagnostics,
+        *differences,
+        *at_site.diagnostics,
+        *model_faults,
+        *rules.check(topology),
+    )
     if has_errors(found):
         raise DiagnosticError(found)
-    reached = executor_for(topology.cluster) if _has_executor(topology) else None
-    inventory = declared(topology.cluster) if reached is None else _acquired(reached, topology, is_for_doctor)
+    cluster = _placed(topology)
+    executor = executor_for(cluster)
+    inventory = _acquired(executor, cluster, is_for_doctor)
     try:
         plan = compile_plan(topology, inventory, _programs(topology))
     except DiagnosticError as error:
         raise DiagnosticError((*found, *error.diagnostics)) from error
-    return Planned(topology=topology, plan=plan, inventory=inventory, reached=reached, warnings=found)
+    return Planned(
+        topology=topology,
+        plan=plan,
+        inventory=inventory,
+        executor=executor,
+        warnings=found,
+        document=frozen(loaded.document, replace(topology, cluster=cluster)),
+    )
 
 
-def _acquired(reached: Executor, topology: Topology, is_for_doctor: bool) -> Inventory:
+def open_plan(planned: Planned) -> LaunchPlan:
+    """The same plan before there are nodes: marks of `pdctl/plan/binding.py` stand for what only an
+    allocation knows.
+    """
+    cluster = planned.topology.cluster
+    inventory = marked(declared(cluster), cluster)
+    return compile_plan(planned.topology, inventory, _programs(planned.topology))
+
+
+def _acquired(executor: Executor, cluster: Cluster, is_for_doctor: bool) -> Inventory:
     try:
-        return reached.acquire(topology.cluster)
+        return executor.acquire(cluster)
     except IncompleteInventoryError as error:
         if not is_for_doctor:
             raise
@@ -87,8 +111,12 @@ def compare(planned: Planned) -> ChangeSet:
         executor.tidy()
 
 
-def _has_executor(topology: Topology) -> bool:
-    return plugins.exists("executors", topology.cluster.executor)
+def _placed(topology: Topology) -> Cluster:
+    """The cluster, in which a job finds what it shares with us."""
+    cluster = topology.cluster
+    if cluster.executor != "slurm":
+        return cluster
+    return replace(cluster, slurm=placed(cluster.slurm, topology.name, os.environ))
 
 
 def _programs(topology: Topology) -> Programs:

@@ -43,9 +43,19 @@ def status(name: str | None) -> tuple[DeploymentStatus, ...]:
 
 def _status_of(deployment: Deployment) -> DeploymentStatus:
     try:
-        return observe_status(deployment.name, deployment.executor, deployment.plan)
+        seen = observe_status(deployment.name, deployment.executor, deployment.plan)
+        return replace(seen, problems=(*seen.problems, *_remarks(deployment)))
     finally:
         deployment.executor.tidy()
+
+
+def _remarks(deployment: Deployment) -> tuple[str, ...]:
+    """Of who works on it inside a cluster."""
+    deputy = deployment.executor.deputy(deployment.name)
+    try:
+        return () if deputy is None else deputy.remarks()
+    except DiagnosticError as error:
+        return tuple(each.message for each in error.diagnostics)
 
 
 def observe_status(name: str, executor: Executor, plan: LaunchPlan | None) -> DeploymentStatus:

@@ -16,6 +16,7 @@ from pdctl.plan.model import (
     ProcessSpec,
     RoleKind,
 )
+from pdctl.plan.submission import slurm_from, slurm_to_json
 from pdctl.topology.model import HostSsh
 
 
@@ -33,7 +34,11 @@ def plan_to_json(plan: LaunchPlan) -> dict[str, Json]:
         "instances": [_instance_to_json(instance) for instance in plan.instances],
         "processes": [process_to_json(process) for process in plan.processes],
     }
-    return document if plan.ssh is None else {**document, "ssh": ssh_to_json(plan.ssh)}
+    if plan.ssh is not None:
+        document["ssh"] = ssh_to_json(plan.ssh)
+    if plan.slurm is not None:
+        document["slurm"] = slurm_to_json(plan.slurm)
+    return document
 
 
 def plan_from_json(text: bytes) -> LaunchPlan:
@@ -52,6 +57,7 @@ def plan_from_json(text: bytes) -> LaunchPlan:
         instances=tuple(_instance_from(each) for each in fields.objects("instances")),
         processes=tuple(_process_from(each) for each in fields.objects("processes")),
         ssh=None if (ssh := fields.optional_object("ssh")) is None else ssh_from(ssh),
+        slurm=None if (slurm := fields.optional_object("slurm")) is None else slurm_from(slurm),
     )
 
 

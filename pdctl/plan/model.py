@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from pdctl.topology.model import HostSsh, Ssh
+from pdctl.topology.slurm import Slurm
 
 PLAN_FORMAT = 1
 
@@ -123,6 +124,7 @@ class LaunchPlan:
     # How the nodes are reached again, by whoever has this plan. In no digest: a process is the same process
     # whichever way its node is logged in to.
     ssh: Ssh | None = None
+    slurm: Slurm | None = None  # likewise: how the job is found again
     format: int = PLAN_FORMAT
 
     def process(self, process_id: str) -> ProcessSpec | None:

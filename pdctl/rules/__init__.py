@@ -20,6 +20,7 @@ from pdctl.rules import (
     secrets,
     shape,
     shell_words,
+    slurm,
 )
 from pdctl.topology.model import Topology
 
@@ -39,6 +40,7 @@ def all_rules(topology: Topology) -> tuple[Rule, ...]:
         json_text.RULES,
         secrets.RULES,
         shell_words.RULES,
+        slurm.RULES,
     )
     named = (
         plugins.program("engines", topology.engine.kind),

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from pdctl import plugins
 from pdctl.diagnostics import Diagnostic
-from pdctl.inventory import PLANNED_EXECUTORS
 from pdctl.plugins import Family
 from pdctl.program import Rule
 from pdctl.rules.base import at_value
@@ -22,11 +21,8 @@ def _kinds_exist(topology: Topology) -> Iterable[Diagnostic]:
         ("executors", "executor", ("cluster", "executor"), topology.cluster.executor),
     )
     for family, noun, path, name in named:
-        if family == "executors" and name in PLANNED_EXECUTORS:
-            continue  # its nodes stand in the document; starting anything there is refused later, as PD507
         if not plugins.exists(family, name):
-            planned = PLANNED_EXECUTORS if family == "executors" else ()
-            hint = suggest(name, dict.fromkeys((*plugins.names(family), *planned)))
+            hint = suggest(name, plugins.names(family))
             yield at_value(topology, path, "PD126", f"there is no {noun} `{name}`", help=hint)
 
 

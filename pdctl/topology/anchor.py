@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pdctl.topology.model import Cluster, Host, Ssh, Topology
+from pdctl.topology.slurm import NO_SITE, Slurm
 from pdctl.topology.source import DocumentPath
 
 RELATIVE_STARTS = ("./", "../", "~/")
@@ -19,7 +20,8 @@ def anchored(topology: Topology, file: str) -> Topology:
     standard input.
 
     Of the model, `./m` and `../m` do, and `~/m` counts from the operator's home; others, such as `org/name`,
-    stay. Of SSH files all do; `~` stays, so that it is the home of whichever operator reads the plan.
+    stay. Of SSH files all do; `~` stays, so that it is the home of whichever operator reads the plan. Of
+    Slurm's folders all do, and `~` is the home of who submits: the job runs as that user.
     """
 
     def folder_of(*place: str | int) -> Path:
@@ -49,6 +51,7 @@ def _anchored_cluster(cluster: Cluster, folder_of: _FolderOf) -> Cluster:
     return replace(
         cluster,
         ssh=None if cluster.ssh is None else _anchored_ssh(cluster.ssh, folder_of),
+        slurm=None if cluster.slurm is None else _anchored_slurm(cluster.slurm, folder_of),
         nodes=nodes
         if isinstance(nodes, int)
         else tuple(_anchored_host(host, index, folder_of) for index, host in enumerate(nodes)),
@@ -65,6 +68,24 @@ def _anchored_ssh(ssh: Ssh, folder_of: _FolderOf) -> Ssh:
         # Naming the default changes nothing: it may be absent, and the system's configuration counts too.
         config=None if ssh.config == OWN_SSH_CONFIG else absolute(ssh.config, "config"),
         known_hosts=absolute(ssh.known_hosts, "known_hosts"),
+    )
+
+
+def _anchored_slurm(slurm: Slurm, folder_of: _FolderOf) -> Slurm:
+    def absolute(path: str | None, *key: str) -> str | None:
+        if path is None:
+            return None
+        return str((folder_of("cluster", "slurm", *key) / Path(path).expanduser()).resolve())
+
+    container = slurm.container
+    if container is not None and container.image.startswith(RELATIVE_STARTS):
+        image = absolute(container.image, "container", "image")
+        container = replace(container, image=image or container.image)
+    return replace(
+        slurm,
+        run_dir=absolute(slurm.run_dir, "run_dir"),
+        site=NO_SITE if slurm.site == NO_SITE else absolute(slurm.site, "site"),
+        container=container,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from pdctl.topology.decode_slurm import slurm_from
 from pdctl.topology.model import Cluster, Host, HostSsh, Ssh, SshTransport
 from pdctl.topology.section import Section
 
@@ -19,6 +20,7 @@ def cluster_from(section: Section) -> Cluster:
         executor=section.text("executor", default.executor),
         nodes=nodes,
         ssh=_ssh(section.section("ssh")) if section.value("ssh") is not None else None,
+        slurm=slurm_from(section.section("slurm")) if section.value("slurm") is not None else None,
         devices_per_node=section.integer("devices_per_node", default.devices_per_node),
     )
 

@@ -17,7 +17,7 @@ from pdctl.topology.model import Topology
 from pdctl.topology.overlay import apply_profile, apply_sets, profiles_of
 from pdctl.topology.schema import check_schema
 from pdctl.topology.text import SourceText, decode_source, read_source
-from pdctl.topology.tree import Flat, Scalar, Table, Tree, flatten
+from pdctl.topology.tree import Flat, Scalar, Table, Tree, Value, flatten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +27,7 @@ class Loaded:
     topology: Topology | None
     diagnostics: tuple[Diagnostic, ...] = ()
     environment: tuple[EnvironmentUse, ...] = ()
+    document: Value = None  # the plain values of `topology`
 
     def require(self) -> Topology:
         if self.topology is None:
@@ -81,16 +82,15 @@ def _load(
     # As written: a fault in a range of a hundred hosts is one fault.
     found = [*_schema_faults(substituted, flatten(substituted.tree)), *_profile_faults(root, environ)]
     diagnostics = _in_order([*faults, *_elsewhere(found, faults)])
+    if has_errors(diagnostics):
+        return Loaded(topology=None, diagnostics=diagnostics, environment=substituted.uses)
+    flat = flatten(expanded.tree)
     return Loaded(
-        topology=None if has_errors(diagnostics) else _decoded(expanded.tree),
+        topology=decode(flat.value, flat.source),
         diagnostics=diagnostics,
         environment=substituted.uses,
+        document=flat.value,
     )
-
-
-def _decoded(tree: Tree) -> Topology:
-    flat = flatten(tree)
-    return decode(flat.value, flat.source)
 
 
 def _root(source: SourceText, tree: Tree | None, faults: list[Diagnostic]) -> Table | None:

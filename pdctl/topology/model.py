@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from pdctl.models.facts import ModelFacts
+from pdctl.topology.slurm import Slurm
 from pdctl.topology.source import SourceMap
 
 
@@ -129,6 +130,7 @@ class Cluster:
     executor: str = "local"
     nodes: int | tuple[Host, ...] = 1
     ssh: Ssh | None = None
+    slurm: Slurm | None = None
     devices_per_node: int = 0  # accelerators; 0 means that engines run on CPUs
 
 

@@ -56,6 +56,7 @@ class FaultReport:
     schema: Mapping[str, Any]
     source: SourceMap
     partial: bool  # what is absent here may stand elsewhere
+    what: str = "a topology"
     _found: list[Diagnostic] = field(default_factory=list[Diagnostic])
     _missing: dict[DocumentPath, Diagnostic] = field(default_factory=dict[DocumentPath, Diagnostic])
     _meant: set[DocumentPath] = field(default_factory=set[DocumentPath])  # what misspelt keys stand for
@@ -91,7 +92,7 @@ class FaultReport:
                 self._meant.add((*path, near))
             yield Diagnostic(
                 code="PD121",
-                message=f"{f'`{dotted(path)}`' if path else 'a topology'} has no key `{_on_one_line(key)}`",
+                message=f"{f'`{dotted(path)}`' if path else self.what} has no key `{_on_one_line(key)}`",
                 span=self.source.key(*path, key),
                 path=dotted((*path, key)),
                 help=_where_key_belongs(self.schema, key, path) or suggest(key, known),

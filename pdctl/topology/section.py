@@ -44,6 +44,17 @@ class Section:
     def flag(self, key: str, default: bool) -> bool:
         return cast(bool, self._values.get(key, default))
 
+    def optional_flag(self, key: str) -> bool | None:
+        return cast(bool | None, self._values.get(key))
+
+    def word(self, key: str) -> str | None:
+        """Text that may also be written as a number."""
+        value = self._values.get(key)
+        return None if value is None else str(value)
+
+    def words(self, key: str) -> tuple[str, ...]:
+        return tuple(cast(list[str], self._values.get(key, [])))
+
     def items(self, key: str) -> list[Value]:
         return cast(list[Value], self._values.get(key, []))
 

@@ -7,16 +7,19 @@ from dataclasses import dataclass, field, replace
 
 from pdctl.alike import filled, masked
 from pdctl.events import (
+    Allocated,
     Event,
     Failed,
     LockMoved,
     LockTaken,
     Preparing,
+    Queued,
     Ready,
     Started,
     Starting,
     Stopped,
     Stopping,
+    Submitted,
     Verified,
     Verifying,
     Waiting,
@@ -25,13 +28,15 @@ from pdctl.events import (
 from pdctl.hostlist import fold
 from pdctl.views.canvas import Canvas, Style
 from pdctl.views.quantities import duration
-from pdctl.views.sentences import answer, preparation, sentence, waited, waits_for
+from pdctl.views.sentences import answer, preparation, queued, sentence, waited, waits_for
 from pdctl.views.text import display_width, pad, printable, shorten
 
 DEFAULT_CELLS = 80
 BAR_CELLS = 12
 CANARY = "canary"  # the row of the one real request; no process has this id
+JOB = "job"  # the row of the job that brings the nodes
 _STATE_STYLES = {
+    "allocated": Style.GOOD,
     "ready": Style.GOOD,
     "verified": Style.GOOD,
     "stopped": Style.GOOD,
@@ -54,7 +59,7 @@ class BoardRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """Rows by process id, node or `canary`, in the order in which they were first heard of."""
+    """Rows by process id, node, `job` or `canary`, in the order in which they were first heard of."""
 
     rows: Mapping[str, BoardRow] = field(default_factory=dict[str, BoardRow])
     notes: tuple[str, ...] = ()
@@ -113,6 +118,12 @@ def _line(key: str, row: BoardRow, canvas: Canvas, key_cells: int) -> str:
 
 def _row_of(event: Event) -> tuple[str, BoardRow]:
     match event:
+        case Submitted():
+            return JOB, BoardRow(state="submitted", text=str(event.job_id))
+        case Queued():
+            return JOB, BoardRow(state="queued", text=f"{event.job_id}, {queued(event)}")
+        case Allocated():
+            return JOB, BoardRow(state="allocated", text=f"{event.job_id}: {fold(event.nodes)}")
         case Preparing():
             return event.node, BoardRow(state="preparing", text=preparation(event), fraction=_fraction(event))
         case Starting():

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, replace
 
-from pdctl.events import Event, Preparing, Ready, Waiting
+from pdctl.events import Event, Preparing, Queued, Ready, Waiting
 from pdctl.views.canvas import Writable
 from pdctl.views.sentences import sentences
 
 WAITING_INTERVAL_S = 10.0
 PREPARING_STEP = 10  # tenths of the whole
+QUEUED_INTERVAL_S = 60.0  # unless the cluster's reason changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,7 @@ class Said:
     """What was said last, by process or node."""
 
     waited_s: dict[str, float]
+    queued: Queued | None
     prepared: dict[str, tuple[str, int]]
 
 
@@ -27,7 +29,7 @@ class PlainProgress:
     def __init__(self, out: Writable) -> None:
         self._out = out
         self._lock = threading.Lock()
-        self._said = Said(waited_s={}, prepared={})
+        self._said = Said(waited_s={}, queued=None, prepared={})
 
     def on(self, *events: Event) -> None:
         with self._lock:
@@ -52,6 +54,12 @@ def remember(said: Said, event: Event) -> tuple[Said, bool]:
         if 0 <= event.elapsed_s - last_s < WAITING_INTERVAL_S:
             return said, False
         return replace(said, waited_s=said.waited_s | {event.process_id: event.elapsed_s}), True
+    if isinstance(event, Queued):
+        last = said.queued
+        if last is not None and last.reason == event.reason:
+            is_news = event.elapsed_s - last.elapsed_s >= QUEUED_INTERVAL_S
+            return (replace(said, queued=event) if is_news else said), is_news
+        return replace(said, queued=event), True
     if isinstance(event, Preparing):
         step = (event.text, _tenths(event))
         return replace(said, prepared=said.prepared | {event.node: step}), said.prepared.get(

@@ -7,16 +7,19 @@ from dataclasses import replace
 from math import isinf
 
 from pdctl.events import (
+    Allocated,
     Event,
     Failed,
     LockMoved,
     LockTaken,
     Preparing,
+    Queued,
     Ready,
     Started,
     Starting,
     Stopped,
     Stopping,
+    Submitted,
     Verified,
     Verifying,
     Waiting,
@@ -85,6 +88,12 @@ def _together(events: Sequence[Event]) -> Event:
 def sentence(event: Event) -> str:
     """One line without colour or width; never empty."""
     match event:
+        case Submitted():
+            return f"submitted job {event.job_id}"
+        case Queued():
+            return f"job {event.job_id} waits for nodes, {queued(event)}"
+        case Allocated():
+            return f"job {event.job_id} has its nodes: {fold(event.nodes)}"
         case Preparing():
             return f"preparing {event.node}: {preparation(event)}"
         case Starting():
@@ -114,6 +123,12 @@ def sentence(event: Event) -> str:
             return f"took the lock on another node: {fold(event.instead_of)} can't be reached"
         case Warned():
             return f"warning[{event.code}]: {printable(event.message)}"
+
+
+def queued(event: Queued) -> str:
+    """`12s: Resources, expected to start in 5m`."""
+    expected = "" if event.starts_in_s is None else f", expected to start in {duration(event.starts_in_s)}"
+    return f"{duration(event.elapsed_s)}: {printable(event.reason)}{expected}"
 
 
 def answer(event: Verified) -> str:

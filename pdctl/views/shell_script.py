@@ -53,7 +53,7 @@ def _run(process: ProcessSpec) -> str:
     facts = [port_list(process)] if process.ports else []
     if process.device_indices:
         facts.append(f"devices {index_ranges(process.device_indices)}")
-    lines = [*_comment(f"{process.id}: {'; '.join(facts)}"), f"{_function(process.id)}() {{"]
+    lines = [*comment(f"{process.id}: {'; '.join(facts)}"), f"{function_name(process.id)}() {{"]
     # Assigned and exported in one word: the value is text, no command whose failure could be hidden.
     lines += [f"  export {name}={quoted(value)}" for name, value in sorted(process.env.items())]
     first, *rest = flag_groups(process.argv)
@@ -77,8 +77,8 @@ def _probes(processes: Sequence[ProcessSpec]) -> str:
     return "\n".join([*head, "ready_url() {", "  case $1 in", *cases, "    *) ;;", "  esac", "}", ""])
 
 
-def _function(process_id: str) -> str:
-    return f"run_{re.sub(r'[^A-Za-z0-9]', '_', process_id)}"
+def function_name(process_id: str, *, verb: str = "run") -> str:
+    return f"{verb}_{re.sub(r'[^A-Za-z0-9]', '_', process_id)}"
 
 
 def _continued(lines: Sequence[str]) -> Iterator[str]:
@@ -86,7 +86,7 @@ def _continued(lines: Sequence[str]) -> Iterator[str]:
         yield f"{line} \\" if index < len(lines) - 1 else line
 
 
-def _comment(text: str) -> Iterator[str]:
+def comment(text: str) -> Iterator[str]:
     """As many comment lines as `text` needs."""
     line = "#"
     for word in text.split():

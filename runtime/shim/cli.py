@@ -16,11 +16,14 @@ HOUSEKEEPING = (
     *("list", "tidy", "forget", "keep", "kept", "prove"),
     *("lock", "unlock", "holder", "note", "history"),
 )
-STREAMING = ("logs", "run")  # verbs that print their own lines
+STREAMING = ("logs", "run", "hold")  # verbs that print their own lines
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Answer a request: exit code 0, or 2 with `{"error": ...}` where that is not possible."""
+    """Answer a request: exit code 0, or 2 with `{"error": ...}` where that is not possible.
+
+    Only `hold` has a code of its own: that of the process.
+    """
     verb, *names = (sys.argv[1:] if argv is None else argv) or [""]
     try:
         request = _read_request()
@@ -30,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     if verb not in STREAMING:
         _print(answer)
-    return 0
+    return answer if verb == "hold" and isinstance(answer, int) else 0
 
 
 def _call(verb: str, names: list[str], request: dict) -> object:
@@ -39,6 +42,11 @@ def _call(verb: str, names: list[str], request: dict) -> object:
         return _call_each(request.get("calls"))
     if verb in ("start", "stop"):
         return _call_changing(verb, names, request)
+    if verb == "hold":
+        from .hold import hold
+
+        root, deployment, process_id = _names(names, 3, 3)
+        return hold(root, deployment, process_id, request)
     if verb == "status":
         from .status import status
 

@@ -37,6 +37,12 @@ FINISHING_S = 8.0  # how long a shim may need after its worker ended: leftovers 
 
 def start(root: str, deployment: str, process_id: str, spec: dict) -> dict:
     """Of any number of simultaneous calls for one process, one starts it."""
+    run = prepared(root, deployment, process_id, spec)
+    return run if isinstance(run, dict) else _daemonise(run)
+
+
+def prepared(root: str, deployment: str, process_id: str, spec: dict) -> Run | dict:
+    """A run of the process that is ours to supervise, or the answer where there is none to make."""
     _check_spec(spec, deployment, process_id)
     process_dir = os.path.join(root, deployment, process_id)
     begun = _begun(process_dir, spec.get("start_id"))
@@ -50,10 +56,9 @@ def start(root: str, deployment: str, process_id: str, spec: dict) -> dict:
         if family.members:
             return _refuse(process_dir, process_id, "an earlier run of it is still alive without its shim")
         _prune(process_dir)
-        run = _make_run(process_dir, lock, spec)
+        return _make_run(process_dir, lock, spec)
     except OSError as error:
         return {"started": False, "error": "cannot make its run directory: %s" % error}
-    return _daemonise(run)
 
 
 def _check_spec(spec: dict, deployment: str, process_id: str) -> None:

@@ -8,9 +8,13 @@ import time
 from . import jsontext
 from .output import Output
 from .proc import Process, Table, send_signal
-from .record import write_exit
+from .record import EXIT, read_json, write_exit
 from .signals import signal
 from .worker import WATCHED, Run, start_worker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PR_SET_CHILD_SUBREAPER = 36
 LEFTOVER_GRACE_S = 2.0
@@ -21,24 +25,32 @@ DEFAULT_GRACE_S = 10.0
 def supervise(run: Run, answers: int) -> None:
     """Everything that the daemon does; never returns. `answers` takes one JSON object, then is closed."""
     try:
-        _leave_caller(keep=(run.lock, run.exit_file, answers))
-        output = Output(run.directory, run.spec.get("log_max_bytes"))
-        pid, error = start_worker(run, output.descriptor)
-        _tell(answers, {"started": not error, "run_id": run.run_id, "pid": pid, "error": error})
-        if pid:
-            _watch(run, pid, output)
-    except OSError as error:
-        _give_up(run, answers, "its shim could not start it: %s" % error)
+        leave_caller(keep=(run.lock, run.exit_file, answers))
+        see_through(run, lambda answer: _tell(answers, answer))
     finally:
         os._exit(0)
 
 
-def _give_up(run: Run, answers: int, reason: str) -> None:
-    _tell(answers, {"started": False, "error": reason})
+def see_through(run: Run, tell: Callable[[dict], None]) -> dict:
+    """Start the worker, tell whether its program has begun, and give the record of its end."""
     try:
-        write_exit(run.exit_file, {"code": None, "ended_at": time.time(), "reason": reason})
+        output = Output(run.directory, run.spec.get("log_max_bytes"))
+        pid, error = start_worker(run, output.descriptor)
+        tell({"started": not error, "run_id": run.run_id, "pid": pid, "error": error})
+        return _watch(run, pid, output) if pid else read_json(os.path.join(run.directory, EXIT))
+    except OSError as error:
+        return give_up(run, tell, "its shim could not start it: %s" % error)
+
+
+def give_up(run: Run, tell: Callable[[dict], None], reason: str) -> dict:
+    """Say, here and on record, that the program does not begin."""
+    tell({"started": False, "error": reason})
+    record = {"code": None, "ended_at": time.time(), "reason": reason}
+    try:
+        write_exit(run.exit_file, record)
     except OSError:  # then the run shows as lost
         pass
+    return record
 
 
 def _tell(answers: int, answer: dict) -> None:
@@ -49,11 +61,14 @@ def _tell(answers: int, answer: dict) -> None:
         pass
 
 
-def _leave_caller(keep: tuple[int, ...]) -> None:
-    """Give up everything inherited: an open descriptor of ours would keep the caller's connection open."""
+def leave_caller(keep: tuple[int, ...], silent: bool = True) -> None:
+    """Give up everything inherited: an open descriptor of ours would keep the caller's connection open.
+
+    Unless silent, whoever called goes on reading our stdout and stderr.
+    """
     _adopt_orphans()
     null = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):
+    for standard in (0, 1, 2) if silent else (0,):
         os.dup2(null, standard)
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2 and int(name) not in keep:
@@ -81,7 +96,7 @@ def _adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(*wanted)
 
 
-def _watch(run: Run, pid: int, output: Output) -> None:
+def _watch(run: Run, pid: int, output: Output) -> dict:
     asked_s = run.spec.get("grace_s")
     grace_s = float(asked_s) if isinstance(asked_s, (int, float)) else DEFAULT_GRACE_S
     stopped, kill_at = False, None
@@ -104,6 +119,7 @@ def _watch(run: Run, pid: int, output: Output) -> None:
     num_leftovers = _end_leftovers(run)
     if num_leftovers:
         write_exit(run.exit_file, dict(record, leftovers=num_leftovers))
+    return record
 
 
 def _ending(wait_status: int) -> dict:

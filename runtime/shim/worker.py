@@ -9,15 +9,19 @@ from .proc import NODE_VARIABLE, PROCESS_VARIABLE, RUN_DIR_VARIABLE, boot_id, re
 from .record import STATUS, write_exit, write_json
 from .signals import signal
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 STOP_ANNOUNCED = signal.SIGUSR1  # sent to a shim by `stop` before it signals the worker
 WATCHED = (signal.SIGCHLD, signal.SIGTERM, STOP_ANNOUNCED)  # blocked in a shim, which waits for them
 RESTORED = (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ)  # Python and the shim ignore these
 
 
 class Run:
-    """One run: where it lies, its open lock and exit record, what was asked for."""
+    """One run: where it lies, its open lock and exit record, what was asked for and given."""
 
-    __slots__ = ("directory", "exit_file", "lock", "run_id", "spec")
+    __slots__ = ("directory", "exit_file", "given", "lock", "run_id", "spec")
 
     def __init__(self, directory: str, run_id: str, lock: int, exit_file: int, spec: dict) -> None:
         self.directory = directory
@@ -25,6 +29,7 @@ class Run:
         self.lock = lock
         self.exit_file = exit_file
         self.spec = spec
+        self.given: dict[str, str] = {}  # variables that name the devices which the scheduler gave
 
 
 def start_worker(run: Run, output: int) -> tuple[int | None, str | None]:
@@ -68,6 +73,8 @@ def _record_start(run: Run, pid: int) -> None:
         "started_at": time.time(),
         "digest": run.spec.get("digest"),
         "node": run.spec.get("node"),
+        "given": run.given,
+        "step": step_id(os.environ),
     }
     write_json(os.path.join(run.directory, STATUS), record)
 
@@ -97,8 +104,14 @@ def _become_worker(run: Run, output: int, gate: int, failures: int) -> None:
         os._exit(code)
 
 
+def step_id(environ: Mapping[str, str]) -> str | None:
+    """The step of a Slurm job that we run in, as Slurm writes it; None outside of one."""
+    job, step = environ.get("SLURM_JOB_ID"), environ.get("SLURM_STEP_ID")
+    return "%s.%s" % (job, step) if job and step else None
+
+
 def worker_environment(run: Run, inherited: dict[str, str]) -> dict[str, str]:
-    """The node's own variables, the spec's over them (null removes one), the marker on top.
+    """The node's own variables, the spec's over them (null removes one), given devices and the marker on top.
 
     PYTHON* variables of whoever started us are left out: a caller's PYTHONPATH or PYTHONHOME would silently
     give the worker other libraries than the next start from another terminal. A spec may set them.
@@ -109,6 +122,7 @@ def worker_environment(run: Run, inherited: dict[str, str]) -> dict[str, str]:
             env.pop(name, None)
         else:
             env[name] = value
+    env.update(run.given)
     env[PROCESS_VARIABLE] = "%s/%s/%s" % (run.spec["deployment"], run.spec["process_id"], run.run_id)
     env[RUN_DIR_VARIABLE] = run.directory
     if run.spec.get("node"):

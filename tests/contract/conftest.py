@@ -14,11 +14,13 @@ from types import ModuleType
 
 import pytest
 
-from pdctl.executors import local, ssh
+from pdctl.executors import local, slurm, ssh
 from pdctl.executors.base import Executor
 from pdctl.plan.model import LaunchPlan, ProcessSpec, RoleKind
 from pdctl.topology.model import Cluster, Host, Ssh, SshTransport
+from pdctl.topology.slurm import Slurm
 from tests.testbed.hosts.host_set import HostSet
+from tests.testbed.slurm.cluster import SlurmCluster
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,10 +90,25 @@ def _ssh_bench(request: pytest.FixtureRequest, folder: Path, transport: SshTrans
     return Bench(fresh=lambda: ssh.create(cluster, environ), nodes=("h1", "h2"))
 
 
+def _slurm_bench(request: pytest.FixtureRequest, folder: Path) -> Bench:
+    """Inside an allocation that all tests share; each test has a shared folder of its own."""
+    cluster: SlurmCluster = request.getfixturevalue("slurm")
+    environ = cluster.environ | request.getfixturevalue("held_job")
+    settings = Slurm(run_dir=str(folder), python=sys.executable)
+
+    def fresh() -> Executor:
+        made = slurm.create(Cluster(executor="slurm", nodes=2, slurm=settings), environ)
+        request.addfinalizer(made.tidy)  # the steps that looked
+        return made
+
+    return Bench(fresh=fresh, nodes=("node1", "node2"))
+
+
 BENCHES = {
     "local": _local_bench,
     "ssh": functools.partial(_ssh_bench, transport="fabric"),
     "openssh": functools.partial(_ssh_bench, transport="openssh"),
+    "slurm": _slurm_bench,
 }
 
 
@@ -100,6 +117,14 @@ def session_folder() -> Iterator[str]:
     """pytest's own folders are too long for the sockets of `ssh`."""
     with tempfile.TemporaryDirectory(prefix="s", dir="/tmp") as folder:
         yield folder
+
+
+@pytest.fixture(scope="module")
+def held_job(slurm: SlurmCluster) -> dict[str, str]:
+    """What a script in a job with two nodes finds in its environment."""
+    slurm.command("salloc", "--no-shell", "--nodes=2", "--nodelist=node1,node2", "--gres=gpu:4")
+    (job_id,) = slurm.jobs()
+    return {"SLURM_JOB_ID": str(job_id), "SLURM_JOB_NODELIST": "node[1-2]"}
 
 
 @pytest.fixture(params=BENCHES)

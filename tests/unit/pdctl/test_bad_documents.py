@@ -15,6 +15,7 @@ import pytest
 from pdctl import explain, plugins
 from pdctl.compiler import Programs, compile_plan
 from pdctl.diagnostics import Diagnostic, DiagnosticError, has_errors
+from pdctl.executors.slurm_job.site import settled
 from pdctl.inventory import declared
 from pdctl.models.resolve import with_facts
 from pdctl.rules import check
@@ -30,7 +31,7 @@ EXPECTED: dict[str, dict[str, Any]] = json.loads((BAD / "expected.json").read_te
 WITHOUT_DOCUMENT = {"PD102", "PD120", "PD238", "PD239", "PD381", "PD410", "PD411", "PD436"}
 
 # Codes of executors that a document alone can cause.
-OF_EXECUTORS = {"PD513"}
+OF_EXECUTORS = {"PD513", "PD530", "PD531"}
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -56,8 +57,9 @@ def diagnose(path: Path, *, profile: str | None, sets: list[str]) -> list[Diagno
     loaded = load(str(path), environ={}, profile=profile, sets=sets)
     found = list(loaded.diagnostics)
     if loaded.topology is not None:
-        topology, model_faults = with_facts(anchored(loaded.topology, str(path)))
-        found += (*model_faults, *check(topology))
+        at_site = settled(anchored(loaded.topology, str(path)), {})
+        topology, model_faults = with_facts(at_site.topology)
+        found += (*at_site.diagnostics, *model_faults, *check(topology))
         if not has_errors(found):
             found += compile_faults(topology)
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pdctl.compiler import compile_plan
 from pdctl.inventory import declared
 from pdctl.topology.model import Cluster, Host, HostSsh
+from pdctl.topology.slurm import HetGroup, Slurm
 
 
 def test_auto_stands_for_what_only_the_node_knows():
@@ -28,3 +29,9 @@ def test_a_node_has_its_own_interpreter_and_model(make_topology, reference_progr
     assert prefill.argv[prefill.argv.index("--model-path") + 1] == "/nvme/m"
     assert decode.argv[0] == "python3"
     assert decode.argv[decode.argv.index("--model-path") + 1] == topology.model.path
+
+
+def test_nodes_of_a_job_with_several_shapes_have_the_devices_of_their_group():
+    groups = (HetGroup(nodes=1, devices_per_node=4), HetGroup(nodes=2))
+    cluster = Cluster(executor="slurm", nodes=3, devices_per_node=8, slurm=Slurm(het_groups=groups))
+    assert [node.num_devices for node in declared(cluster).nodes] == [4, 8, 8]

@@ -12,7 +12,7 @@ from pdctl import plugins
     [
         ("engines", ("reference", "sglang")),
         ("routers", ("mini_lb", "sglang_router")),
-        ("executors", ("local", "ssh")),
+        ("executors", ("local", "slurm", "ssh")),
     ],
 )
 def test_the_names_of_a_family_are_its_plug_ins_and_nothing_else(family, shipped):

@@ -1,4 +1,4 @@
-"""`pdctl render`, and what executors that can only be planned for allow."""
+"""`pdctl render`: its forms, and where scripts go."""
 
 from __future__ import annotations
 
@@ -38,7 +38,15 @@ def test_a_folder_that_cannot_be_written_is_a_fault(pdctl: Pdctl, tmp_path: Path
     assert ran.err.startswith("error[PD509]: can't write ")
 
 
-def test_an_executor_that_is_not_there_yet_is_said_before_anything_starts(pdctl: Pdctl) -> None:
-    ran = pdctl("up", TOPOLOGY, "--set", "cluster.executor=slurm")
+def test_a_batch_script_for_slurm_is_one_file(pdctl: Pdctl, tmp_path: Path) -> None:
+    ran = pdctl("render", "topologies/deepseek_v3.yaml", "--as", "sbatch", "-o", str(tmp_path))
+    assert (ran.code, ran.out) == (0, f"{tmp_path}/deepseek-v3.sbatch\n")
+    text = (tmp_path / "deepseek-v3.sbatch").read_text(encoding="utf-8")
+    assert text.startswith("#!/bin/bash\n#SBATCH --job-name=pdctl-deepseek-v3\n")
+    assert text.endswith("\n}\n\nmain\n")
+
+
+def test_only_a_topology_for_slurm_becomes_a_batch_script(pdctl: Pdctl) -> None:
+    ran = pdctl("render", TOPOLOGY, "--as", "sbatch")
     assert ran.code == 1
-    assert ran.err.startswith("error[PD507]: this version has no executor `slurm`\n")
+    assert ran.err.startswith("error[PD549]: a batch script for Slurm needs `executor: slurm`, not `ssh`\n")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 import pdctl as package
 from pdctl.explain import codes
@@ -142,6 +143,14 @@ def test_a_code_is_explained_and_all_are_listed(pdctl: Pdctl) -> None:
 def test_a_schema_is_printed_as_it_ships(pdctl: Pdctl, document: str) -> None:
     ran = pdctl("schema", document)
     assert ran.out == resource_path("schemas", f"{document}.schema.json").read_text()
+
+
+def test_the_schema_of_a_site_profile_is_printed_with_the_keys_of_the_topology(pdctl: Pdctl) -> None:
+    schema = json.loads(pdctl("schema", "site").out)
+    Draft202012Validator.check_schema(schema)
+    validator = Draft202012Validator(schema)
+    validator.validate({"schema": "pdctl-site/v1", "defaults": {"partition": "gpu"}, "refuses": ["segment"]})
+    assert not validator.is_valid({"schema": "pdctl-site/v1", "defaults": {"job_name": "mine"}})
 
 
 def test_every_name_that_a_topology_can_use_is_listed(pdctl: Pdctl) -> None:

@@ -14,6 +14,9 @@ from pdctl.inventory import Inventory
 from pdctl.plan.codec import plan_from_json, plan_to_json
 from pdctl.resources import resource_path
 from pdctl.topology.model import Cluster, HostSsh, Ssh
+from pdctl.topology.slurm import Container, HetGroup, Slurm
+
+PLAN_SCHEMA = json.loads(resource_path("schemas", "plan.schema.json").read_text())
 
 
 @pytest.fixture
@@ -27,9 +30,8 @@ def test_a_plan_survives_the_way_through_json(plan):
 
 
 def test_the_json_form_keeps_to_its_schema(plan):
-    schema = json.loads(resource_path("schemas", "plan.schema.json").read_text())
-    jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.validate(plan_to_json(plan), schema, cls=jsonschema.Draft202012Validator)
+    jsonschema.Draft202012Validator.check_schema(PLAN_SCHEMA)
+    jsonschema.validate(plan_to_json(plan), PLAN_SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -76,11 +78,34 @@ def plan_over_ssh(make_topology, make_inventory, reference_programs):
 
 
 def test_how_nodes_are_reached_survives_the_way_through_json(plan_over_ssh):
-    schema = json.loads(resource_path("schemas", "plan.schema.json").read_text())
     document = plan_to_json(plan_over_ssh)
-    jsonschema.validate(document, schema, cls=jsonschema.Draft202012Validator)
+    jsonschema.validate(document, PLAN_SCHEMA)
     assert plan_over_ssh.nodes[0].ssh.host == "gpu1"
     assert plan_from_json(json.dumps(document).encode()) == plan_over_ssh
+
+
+def test_what_a_job_asks_for_survives_the_way_through_json(
+    make_topology, make_inventory, reference_programs, plan_over_ssh
+):
+    slurm = Slurm(
+        partition="gpu",
+        time_limit="04:00:00",
+        exclude=("gpu[1-2]",),
+        exclusive=False,
+        het_groups=(HetGroup(nodes=1, gres="gpu:4"), HetGroup(nodes=1)),
+        requeue=False,
+        container=Container(runtime="pyxis", image="sglang", mounts=("/models:/models",)),
+    )
+    topology = make_topology(cluster=Cluster(executor="slurm", slurm=slurm))
+    plan = compile_plan(topology, make_inventory(2), reference_programs)
+    document = plan_to_json(plan)
+    jsonschema.validate(document, PLAN_SCHEMA)
+    assert plan_from_json(json.dumps(document).encode()) == plan
+    assert plan.slurm == slurm
+    assert plan.digest == plan_over_ssh.digest
+    bare = replace(plan, slurm=Slurm())
+    jsonschema.validate(plan_to_json(bare), PLAN_SCHEMA)
+    assert plan_from_json(json.dumps(plan_to_json(bare)).encode()) == bare
 
 
 def test_a_plan_says_nothing_of_a_login_that_the_topology_leaves_open(plan):

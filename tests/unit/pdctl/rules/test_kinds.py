@@ -9,10 +9,6 @@ def test_kinds_that_exist_are_fine(found: Found) -> None:
     assert found("cluster: {executor: local}\nrouter: {kind: sglang_router}\n", "PD126") == []
 
 
-def test_an_executor_that_can_only_be_planned_for_is_fine(found: Found) -> None:
-    assert found("cluster: {executor: slurm}\n", "PD126") == []
-
-
 def test_kinds_that_do_not_exist_are_refused(found: Found) -> None:
     lines = "cluster: {executor: lokal}\nrouter: {kind: minilb}\n"
     assert found(lines, "PD126", engine="referense") == [
@@ -22,7 +18,7 @@ def test_kinds_that_do_not_exist_are_refused(found: Found) -> None:
     ]
 
 
-def test_executors_that_can_only_be_planned_for_are_among_those_to_choose(
+def test_the_executors_to_choose_from_are_told(
     hints: Callable[[str, str], list[str | None]],
 ) -> None:
-    assert hints("cluster: {executor: k8s}\n", "PD126") == ["known here: `local`, `ssh`, `slurm`"]
+    assert hints("cluster: {executor: k8s}\n", "PD126") == ["known here: `local`, `slurm`, `ssh`"]

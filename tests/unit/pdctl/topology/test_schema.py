@@ -32,6 +32,7 @@ from pdctl.topology.model import (
     Transfer,
 )
 from pdctl.topology.schema import topology_schema
+from pdctl.topology.slurm import Container, HetGroup, Slurm
 
 SECTIONS: list[tuple[tuple[str, ...], type, set[str]]] = [
     ((), Topology, {"source", "facts", "is_rehearsal"}),
@@ -39,6 +40,9 @@ SECTIONS: list[tuple[tuple[str, ...], type, set[str]]] = [
     (("engine",), Engine, set()),
     (("cluster",), Cluster, set()),
     (("cluster", "ssh"), Ssh, set()),
+    (("cluster", "slurm"), Slurm, set()),
+    (("cluster", "slurm", "het_groups", "items"), HetGroup, set()),
+    (("cluster", "slurm", "container"), Container, set()),
     (("cluster", "nodes", "items"), Host, set()),
     (("cluster", "nodes", "items", "ssh"), HostSsh, set()),
     (("transfer",), Transfer, set()),
