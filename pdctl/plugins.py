@@ -50,6 +50,7 @@ _SHARED_MODULES = frozenset(
         "ssh_faults",
         "ssh_login",
         "ssh_operator",
+        "ssh_patterns",
         "shell",
         "shimmed",
         "streams",
