@@ -39,7 +39,7 @@ def restart_lines(status: DeploymentStatus, left_out: Sequence[str], canvas: Can
     if left_out:
         yield ""
         yield from hint_lines(
-            f"{fold(left_out)} not asked for, so left as it is, and nothing was verified; "
+            f"{fold(left_out)}: not asked for, so left as it is, and nothing was verified; "
             "`pdctl up FILE` starts what is missing",
             canvas,
         )
