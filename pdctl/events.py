@@ -11,6 +11,7 @@ class Submitted:
     """The cluster was asked for nodes."""
 
     job_id: int
+    without: tuple[str, ...] = ()  # nodes that are remembered as bad
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

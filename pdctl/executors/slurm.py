@@ -111,7 +111,7 @@ class SlurmExecutor:
         return self._look(query)
 
     def _look(self, query: LookQuery) -> Sight:
-        home, place = self._place(query.deployment)
+        home, place = self._place_to_look_at(query.deployment)
         match place:
             case Allocation():
                 sight = look_at(query, place, self._reach(home, place).executor)
@@ -232,16 +232,19 @@ class SlurmExecutor:
     # Ways there.
 
     def _place(self, deployment: str) -> tuple[Home, Place]:
-        """Slurm is asked once, and again when steps of the job say that it is over."""
         self._asked_about = deployment
         home = self.home(deployment)
-        known = self._places.get(deployment)
-        if known is not None and is_still(known, home.job()):
-            return home, known
         place = place_of(home, self._commands, self._environ)
         if isinstance(place, Allocation) and place.silence is None:
             self._places[deployment] = place
         return home, place
+
+    def _place_to_look_at(self, deployment: str) -> tuple[Home, Place]:
+        """Slurm is asked once, and again when steps of the job say that it is over: people look often."""
+        home, known = self.home(deployment), self._places.get(deployment)
+        if known is not None and is_still(known, home.job()):
+            return home, known
+        return self._place(deployment)
 
     def _nodes(self, deployment: str | None = None) -> ShimmedExecutor:
         return self._running(deployment or self._asked_about).executor

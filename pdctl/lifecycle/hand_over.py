@@ -44,7 +44,7 @@ def up_by_deputy(deputy: Deputy, planned: Planned, sink: EventSink, options: UpO
         _begin(deputy, planned, request, sink)
         _remember(planned.plan)
         if not options.wait:
-            return _unawaited(planned, deputy, SystemClock().now() - began)
+            return _unawaited(planned.executor, planned.plan, deputy, SystemClock().now() - began)
         found = deputy.await_outcome(request, sink)
     return _outcome(planned.executor, planned.plan, found, SystemClock().now() - began)
 
@@ -70,6 +70,8 @@ def restart_by_deputy(
     )
     with _withdrawn_if_interrupted(name, deputy, request, deployment.executor):
         deputy.hand_over(request)
+        if not options.wait:
+            return _unawaited(deployment.executor, plan, deputy, SystemClock().now() - began)
         found = deputy.await_outcome(request, sink)
     return _outcome(deployment.executor, plan, found, SystemClock().now() - began)
 
@@ -163,11 +165,11 @@ def _outcome(executor: Executor, plan: LaunchPlan, found: Fields, elapsed_s: flo
     )
 
 
-def _unawaited(planned: Planned, deputy: Deputy, elapsed_s: float) -> UpOutcome:
+def _unawaited(executor: Executor, plan: LaunchPlan, deputy: Deputy, elapsed_s: float) -> UpOutcome:
     is_at_work = deputy.attendance() is Attendance.AT_WORK
     return UpOutcome(
         changes=ChangeSet(changes=()),
-        status=observe_status(planned.plan.name, planned.executor, planned.plan),
+        status=observe_status(plan.name, executor, plan),
         elapsed_s=elapsed_s,
         awaits="the request is handed over" if is_at_work else "the job waits for its nodes",
     )

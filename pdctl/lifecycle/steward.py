@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable, Generator, Sequence
@@ -83,6 +84,7 @@ class Steward:
     clock: Clock
     keeps_on: bool  # when it can't serve, so that it can be mended
     lead_s: float  # seconds before the time limit at which the job is told
+    _told: str | None = None  # the last fault of looking
 
     def run(self, first: Request) -> End:
         with raising_signals() as stop_raising:
@@ -95,9 +97,8 @@ class Steward:
             return self._end(end)
 
     def _serve(self, first: Request) -> End:
-        mailbox = self.office.home.mailbox
         # Who submitted the job has left its own request; after a requeue nobody has.
-        request = mailbox.take() or first
+        request = self._next_request() or first
         watched_at = self.clock.now()
         while True:
             if request is not None:
@@ -111,7 +112,21 @@ class Steward:
                     return end
                 watched_at = self.clock.now()
             self.clock.sleep(LOOK_FOR_REQUESTS_EVERY_S)
-            request = mailbox.take()
+            request = self._next_request()
+
+    def _next_request(self) -> Request | None:
+        """A shared file system that fails for a moment must not end what serves."""
+        try:
+            return self.office.home.mailbox.take()
+        except DiagnosticError as error:
+            self._tell_news(error)
+            return None
+
+    def _tell_news(self, error: DiagnosticError) -> None:
+        """What is looked at every few seconds would fill the log with one fault."""
+        if str(error) != self._told:
+            self._told = str(error)
+            self.acts.tell(error.diagnostics)
 
     def _perform(self, request: Request) -> End | None:
         """An end where the request was for it."""
@@ -125,11 +140,15 @@ class Steward:
 
     def _watch(self) -> End | None:
         """An end where it can't serve any more, and nobody wants to mend it."""
-        plan, executor = self.acts.plan, self.acts.executor
         try:
-            status = observe_status(plan.name, executor, plan)
-        except DiagnosticError:
-            return None  # unknown is not gone
+            return self._judged()
+        except DiagnosticError as error:  # unknown is not gone
+            self._tell_news(error)
+            return None
+
+    def _judged(self) -> End | None:
+        plan = self.acts.plan
+        status = observe_status(plan.name, self.acts.executor, plan)
         failed_nodes = {node.name for node in self.acts.remember_failing_nodes()}
         verdict = judge(plan, status, failed_nodes)
         if verdict.can_serve:
@@ -146,7 +165,8 @@ class Steward:
 
     def _end(self, end: End) -> End:
         office, name = self.office, self.office.deployment
-        office.note(Tenure.ENDING, end.reason)
+        with contextlib.suppress(DiagnosticError):  # a full disk must not keep engines alive
+            office.note(Tenure.ENDING, end.reason)
         end, codes = end_all(name, self.acts.executor, end, self.sink)
         self.acts.executor.tidy()
         office.leave(exit_record(end, office.allocation.job_id, office.allocation.generation, codes))

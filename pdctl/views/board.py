@@ -28,7 +28,7 @@ from pdctl.events import (
 from pdctl.hostlist import fold
 from pdctl.views.canvas import Canvas, Style
 from pdctl.views.quantities import duration
-from pdctl.views.sentences import answer, preparation, queued, sentence, waited, waits_for
+from pdctl.views.sentences import answer, left_out, preparation, queued, sentence, waited, waits_for
 from pdctl.views.text import display_width, pad, printable, shorten
 
 DEFAULT_CELLS = 80
@@ -119,7 +119,7 @@ def _line(key: str, row: BoardRow, canvas: Canvas, key_cells: int) -> str:
 def _row_of(event: Event) -> tuple[str, BoardRow]:
     match event:
         case Submitted():
-            return JOB, BoardRow(state="submitted", text=str(event.job_id))
+            return JOB, BoardRow(state="submitted", text=f"{event.job_id}{left_out(event)}")
         case Queued():
             return JOB, BoardRow(state="queued", text=f"{event.job_id}, {queued(event)}")
         case Allocated():

@@ -89,7 +89,7 @@ def sentence(event: Event) -> str:
     """One line without colour or width; never empty."""
     match event:
         case Submitted():
-            return f"submitted job {event.job_id}"
+            return f"submitted job {event.job_id}{left_out(event)}"
         case Queued():
             return f"job {event.job_id} waits for nodes, {queued(event)}"
         case Allocated():
@@ -123,6 +123,11 @@ def sentence(event: Event) -> str:
             return f"took the lock on another node: {fold(event.instead_of)} can't be reached"
         case Warned():
             return f"warning[{event.code}]: {printable(event.message)}"
+
+
+def left_out(event: Submitted) -> str:
+    """Nodes that the job does without."""
+    return f", without {fold(event.without)}, see `pdctl nodes list`" if event.without else ""
 
 
 def queued(event: Queued) -> str:

@@ -74,9 +74,10 @@ class SlurmDeputy:
         if self.where.own_job_id is not None:
             self._start_here(self.where.own_job_id)
             return
-        job_id = self._submit(topology, request)
+        bad_nodes = bad_nodes_of(self.slurm, self.where.environ).names(self.clock.wall())
+        job_id = self._submit(topology, request, bad_nodes)
         self.home.begin_job(JobRecord(job_id=job_id))
-        sink.on(Submitted(job_id=job_id))
+        sink.on(Submitted(job_id=job_id, without=bad_nodes))
 
     def hand_over(self, request: Request) -> None:
         self.home.mailbox.post(request)
@@ -137,12 +138,12 @@ class SlurmDeputy:
         for folder in ("run", "requests", "events", "steps"):
             shutil.rmtree(self.home.path / folder, ignore_errors=True)
 
-    def _submit(self, topology: Topology, request: Request) -> int:
+    def _submit(self, topology: Topology, request: Request, bad_nodes: tuple[str, ...]) -> int:
         asked = job_request(
             topology,
             token=request.token,
             output=str(self.home.batch_log("%j")),
-            bad_nodes=bad_nodes_of(self.slurm, self.where.environ).names(self.clock.wall()),
+            bad_nodes=bad_nodes,
         )
         script = batch_script(
             self.deployment,

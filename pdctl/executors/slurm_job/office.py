@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from pdctl.diagnostics import DiagnosticError
 from pdctl.executors.slurm_job.commands import SlurmCommands
-from pdctl.executors.slurm_job.faults import SlurmSilentError
+from pdctl.executors.slurm_job.faults import SlurmError
 from pdctl.executors.slurm_job.home import ExitRecord, Home, JobRecord, Tenure, home_of
 from pdctl.executors.slurm_job.job import Job, JobNode
 from pdctl.executors.slurm_job.place import Allocation, own_allocation
@@ -108,14 +108,14 @@ class Office:
         """As Slurm sees our own job; None where it doesn't answer."""
         try:
             return self.where.commands.job(self.allocation.job_id)
-        except SlurmSilentError:
+        except SlurmError:
             return None
 
     def failing_nodes(self) -> tuple[JobNode, ...]:
         """Those of ours that Slurm has given up; none where it doesn't answer."""
         try:
             nodes = self.where.commands.hosts(fold(self._record.hosts))
-        except SlurmSilentError:
+        except SlurmError:
             return ()
         return tuple(node for node in nodes if not node.is_well)
 

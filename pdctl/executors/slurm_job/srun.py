@@ -80,11 +80,14 @@ _GONE = (
 )
 
 
+_ON_NODE = "failed on node"  # it is the node's slurmd that doesn't answer
+
+
 def step_fault(said: str, *, job_id: int, has_begun: bool = False) -> UnreachableError:
     """Why a step did not start, or ended before its time, by what `srun` said."""
     lines = sorted(filter(_is_fault, said.splitlines()), key=_says_little)[:MAX_QUOTED_LINES]
     reason = _words(lines[0]) if lines else "`srun` ended without a word"
-    if means_silence(reason):
+    if means_silence(reason) and _ON_NODE not in reason:
         return UnreachableError(
             "Slurm's controller doesn't answer",
             code=SILENT_CODE,

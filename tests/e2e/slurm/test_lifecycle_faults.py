@@ -174,12 +174,12 @@ def test_a_job_that_is_preempted_says_so_and_comes_back(desk, wait_until):
     assert job_id in desk.slurm.jobs()
 
 
-def test_a_step_that_cannot_start_is_told_with_slurms_words(desk):
+def test_a_step_that_cannot_start_is_told_with_slurms_words(desk, wait_until):
     desk.slurm.kill_slurmd("node2")
     ran = desk.pdctl("up", desk.topology(), code=1)
     assert "node2" in ran.err
     assert "step of job" in ran.err
-    assert desk.marked_pids() == []
+    wait_until(lambda: desk.marked_pids() == [], "the steward ends")
 
 
 def test_ctrl_c_leaves_what_has_its_nodes(desk, wait_until):

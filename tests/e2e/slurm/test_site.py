@@ -39,7 +39,9 @@ def test_a_job_is_asked_for_as_the_site_wants_it(desk):
 def test_a_bad_node_is_left_out_until_it_is_forgotten(desk):
     topology = desk.topology()
     desk.pdctl("nodes", "add", "node1", "node3", "--why", "link errors", "-t", topology)
-    job = submitted(desk, topology)
+    ran = desk.pdctl("up", topology, "--no-wait")
+    assert "without node[1,3], see `pdctl nodes list`" in ran.out + ran.err
+    job = shown(desk, max(desk.slurm.jobs()))
     assert job["ExcNodeList"] == "node[1,3]"
     desk.pdctl("nodes", "forget", "node1", "node3", "-t", topology)
     assert submitted(desk, desk.topology(name="other"))["ExcNodeList"] == "(null)"

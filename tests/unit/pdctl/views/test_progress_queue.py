@@ -45,6 +45,13 @@ def test_the_plain_screen_of_a_job_that_waits(golden: Golden) -> None:
     golden("screens/up-queue-pipe.txt", "\n".join(said(*OPERATION)) + "\n")
 
 
+def test_nodes_that_a_job_does_without_are_told() -> None:
+    submitted = Submitted(job_id=4711, without=("gpu07", "gpu08"))
+    words = "4711, without gpu[07-08], see `pdctl nodes list`"
+    assert said(submitted) == [f"submitted job {words}"]
+    assert words in drawn(submitted)
+
+
 def test_the_live_screen_of_a_job_that_waits_and_of_one_that_runs(golden: Golden) -> None:
     golden("screens/up-queue-80.txt", drawn(*WAITING) + "\n" + drawn(*OPERATION))
 
