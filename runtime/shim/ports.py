@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 
 from .proc import PROCESS_VARIABLE, Table
 from .record import LOCK, RequestError
@@ -21,11 +22,9 @@ def ports(queries: object) -> list[dict]:
     if "taken" not in problems:
         return [_answer(problem) for problem in problems]
     table, sockets = Table(), _sockets()
-    owners = _socket_owners({inode for inodes in sockets.values() for inode in inodes})
+    owners = _socket_owners({inode for found in sockets.values() for _, inode in found})
     return [
-        _answer(problem, *_who(query["port"], sockets, owners, table))
-        if problem == "taken"
-        else _answer(problem)
+        _answer(problem, *_who(query, sockets, owners, table)) if problem == "taken" else _answer(problem)
         for query, problem in zip(queries, problems)
     ]
 
@@ -61,9 +60,9 @@ def _try_bind(query: object) -> str | None:
     return None
 
 
-def _sockets() -> dict[int, list[str]]:
-    """Inodes of TCP sockets by local port, those that listen first."""
-    found: dict[int, list[str]] = {}
+def _sockets() -> dict[int, list[tuple[str, str]]]:
+    """Address and inode of TCP sockets by local port, those that listen first."""
+    found: dict[int, list[tuple[str, str]]] = {}
     for path in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
             with open(path, encoding="ascii") as file:
@@ -71,8 +70,9 @@ def _sockets() -> dict[int, list[str]]:
         except OSError:  # no IPv6
             continue
         for row in rows:
-            inodes = found.setdefault(int(row[1].rpartition(":")[2], 16), [])
-            inodes.insert(0 if row[3] == LISTENING else len(inodes), row[9])
+            address, _, port = row[1].rpartition(":")
+            there = found.setdefault(int(port, 16), [])
+            there.insert(0 if row[3] == LISTENING else len(there), (address, row[9]))
     return found
 
 
@@ -92,11 +92,37 @@ def _socket_owners(inodes: set[str]) -> dict[str, int]:
     return owners
 
 
-def _who(port: int, sockets: dict, owners: dict, table: Table) -> tuple[int | None, str | None, str | None]:
-    pid = next((owners[inode] for inode in sockets.get(port, ()) if inode in owners), None)
+def _who(query: dict, sockets: dict, owners: dict, table: Table) -> tuple[int | None, str | None, str | None]:
+    """Of sockets with this port on several addresses, only those that this address is in the way of."""
+    in_the_way = _clashing(query.get("host") or "0.0.0.0", query["port"])
+    pid = next(
+        (
+            owners[inode]
+            for address, inode in sockets.get(query["port"], ())
+            if inode in owners and (in_the_way is None or address in in_the_way)
+        ),
+        None,
+    )
     if pid is None:
         return None, None, None
     return pid, _command_line(pid), process_of(pid, table)
+
+
+def _clashing(host: str, port: int) -> set[str] | None:
+    """The address as the kernel's tables write it, and those that stand for all; None: any is in the way."""
+    family, _, _, _, address = resolve(host, port, socket.SOCK_STREAM)[0]
+    packed = socket.inet_pton(family, address[0].partition("%")[0])
+    if not any(packed):
+        return None
+    mapped = packed if len(packed) == 16 else bytes(10) + b"\xff\xff" + packed
+    return {"0" * 8, "0" * 32, _as_in_tables(packed), _as_in_tables(mapped)}
+
+
+def _as_in_tables(packed: bytes) -> str:
+    """Words of four bytes, each as a number of this machine."""
+    return "".join(
+        "%08X" % int.from_bytes(packed[at : at + 4], sys.byteorder) for at in range(0, len(packed), 4)
+    )
 
 
 def process_of(pid: int, table: Table) -> str | None:

@@ -139,6 +139,26 @@ def test_a_port_of_a_process_of_ours_is_told_by_its_name(node, wait_until):
     assert (answer["pid"], answer["process"]) == (pid, "demo/a-0.0")
 
 
+def test_of_two_with_the_same_port_the_one_on_the_address_is_in_the_way(node, wait_until, free_port):
+    port, names = free_port(), {"a-0.0": "127.0.1.1", "b-0.0": "127.0.1.2"}
+    for name, address in names.items():
+        listening = f"server = socket.create_server(('{address}', {port})); print('up')"
+        node.start_python(name, f"import socket, time; {listening}; time.sleep(99)")
+    for name in names:
+        wait_until(lambda name=name: node.output(name) == "up\n")
+    queries = [{"host": address, "port": port} for address in names.values()]
+    found = node.ask_names("ports", request={"queries": queries})
+    assert [each["process"] for each in found] == [f"demo/{name}" for name in names]
+
+
+def test_who_listens_on_all_addresses_of_both_kinds_is_in_the_way_of_each(node, free_port):
+    port = free_port()
+    with socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True):
+        queries = [{"host": host, "port": port} for host in ("127.0.0.1", "::1", "0.0.0.0")]
+        found = node.ask_names("ports", request={"queries": queries})
+    assert [(each["problem"], each["pid"]) for each in found] == [("taken", os.getpid())] * 3
+
+
 @pytest.mark.parametrize("holder", ["itself", "its child"])
 def test_a_port_of_ours_is_told_by_its_name_though_its_process_renamed_itself(node, wait_until, holder):
     program = (
