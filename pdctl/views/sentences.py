@@ -29,16 +29,21 @@ from pdctl.hostlist import fold
 from pdctl.views.quantities import duration, size
 from pdctl.views.text import printable, shorten
 
+MAX_TOLD_SINGLY = 4
 MAX_LAST_LINE = 160  # cells: engines print all their settings in one line
 
 
 def sentences(events: Sequence[Event]) -> Iterator[str]:
-    """A line for each kind of thing that happened together: `starting prefill-[0-15].0 on n[01-16]: …`."""
+    """A line for each kind of thing that happened together: `starting prefill-[0-15].0 on n[01-16]: …`.
+
+    A few alike things have a line each, with their pids, whether they were seen together or not.
+    """
     groups: dict[object, list[Event]] = {}
     for event in events:
         groups.setdefault(_likeness(event), []).append(event)
     for group in groups.values():
-        yield sentence(group[0] if len(group) == 1 else _together(group))
+        told = group if len(group) <= MAX_TOLD_SINGLY else [_together(group)]
+        yield from map(sentence, told)
 
 
 def _likeness(event: Event) -> object:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import concurrent.futures
 import json
+import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import httpx
 import pytest
@@ -15,6 +19,8 @@ import pytest
 from tests.testbed.waiting import wait_until
 
 pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
 
 ENDLESS = {"max_new_tokens": 16_000, "temperature": 0, "ignore_eos": True}
 
@@ -166,11 +172,12 @@ def test_facts_name_a_folder_from_which_a_router_can_load_the_tokenizer(http, ti
     assert (facts["model_type"], facts["architectures"]) == ("llama", ["LlamaForCausalLM"])
 
 
-def test_a_taken_port_is_one_line_and_exit_1_before_anything_slow(run_engine_to_end, tiny_llama, monkeypatch):
-    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")  # a line for each module that is loaded
+def test_a_taken_port_is_one_line_and_exit_1_before_anything_slow(tiny_llama):
+    environ = os.environ | {"PYTHONPROFILEIMPORTTIME": "1"}  # a line for each module that is loaded
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         port = stranger.getsockname()[1]
-        ended = run_engine_to_end("--model-path", str(tiny_llama), "--port", str(port))
+        argv = [sys.executable, "-m", "runtime.engine", "--model-path", str(tiny_llama), "--port", str(port)]
+        ended = subprocess.run(argv, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
     loaded, said = [], []
     for line in ended.stderr.splitlines():
         (loaded if line.startswith("import time:") else said).append(line)

@@ -187,7 +187,6 @@ def test_what_writes_over_its_environment_is_known_by_its_output(desk: Desk):
     assert silent <= {process.pid for process, _ in Table().carriers(str(decode["run_dir"]))}
 
 
-@pytest.mark.usefixtures("decode_of_large_pages")  # of a later test; it starts meanwhile
 def test_restart_replaces_decode_alone_and_tokens_stay(desk: Desk, plain_tokens: list[list[int]]):
     before = {name: each["pid"] for name, each in status(desk).items()}
     restarted = desk.pdctl("restart", "decode-0")
