@@ -219,7 +219,7 @@ stop() {
     fi
     if ((SECONDS >= ask_at)); then
       signal_steps "${living[@]}"
-      ask_at=$((SECONDS + 10))
+      ask_at=$((SECONDS + 3))
     fi
     sleep 0.2
   done
