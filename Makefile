@@ -28,7 +28,7 @@ test: setup
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/shellcheck .ci/run examples/*/*.sh tests/testbed/*.sh tests/testbed/*/*.sh
+	$(BIN)/shellcheck .ci/run examples/*/*.sh examples/*/*.sbatch tests/testbed/*.sh tests/testbed/*/*.sh
 
 types: setup
 	$(BIN)/pyright

@@ -57,10 +57,10 @@ def test_words_keep_their_type(document: str):
 
 def test_relative_paths_become_absolute_ones(document: str):
     written = document + "cluster: {executor: slurm, slurm: {run_dir: runs, site: ../site.yaml}}\n"
-    topology, text = frozen_text(written.replace("path: none", "path: ./model"), file="/work/bench/t.yaml")
+    topology, text = frozen_text(written.replace("path: none", "path: ./model"), file="/srv/bench/t.yaml")
     slurm = thawed(text).cluster.slurm
     assert slurm is not None
-    assert slurm.run_dir == "/work/bench/runs"
+    assert slurm.run_dir == "/srv/bench/runs"
     assert topology.cluster.slurm is not None
     assert slurm == replace(topology.cluster.slurm, site="none")
 
