@@ -41,6 +41,7 @@ class Script:
             cwd=self.folder,
             stdout=subprocess.DEVNULL,
             start_new_session=True,
+            preexec_fn=_heed_signals,
         )
 
     def run(self, *arguments: str, **variables: str) -> int:
@@ -48,6 +49,12 @@ class Script:
 
     def calls(self) -> list[str]:
         return self.noted.read_text().splitlines() if self.noted.exists() else []
+
+
+def _heed_signals() -> None:
+    """Tests that run in the background of a shell ignore Ctrl-C, and so would all that they start."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture
