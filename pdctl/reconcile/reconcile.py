@@ -46,7 +46,8 @@ def narrowed(
 ) -> tuple[ChangeSet, frozenset[str]]:
     """What of `changes` is about these instances and what they start after, and ids of all those processes.
 
-    What they need is started where it does not run; where it runs, it is left as it is.
+    What they need is started where it does not run; where it runs, it is left as it is. Also of the ids is what
+    runs and starts after them, with all that it needs beside them: a router serves again only with its workers.
     """
     wanted = {process.id: process for process in plan.processes}
     alive = {each.id for each in observed.processes if each.phase.is_alive}
@@ -60,7 +61,13 @@ def narrowed(
             kept.append(change)
         elif needer is not None and wanted[change.process_id].instance_id in broken:
             kept.append(replace(change, cause=f"{change.cause}; `{needer}` needs it"))
-    return ChangeSet(changes=tuple(kept)), frozenset({*named, *needed_by})
+    scope = {*named, *needed_by}
+    behind = {
+        each.id
+        for each in plan.processes
+        if each.id in alive and not scope.isdisjoint(each.after) and scope | alive >= set(each.after)
+    }
+    return ChangeSet(changes=tuple(kept)), frozenset(scope | behind)
 
 
 def _needed_by(plan: LaunchPlan, named: Collection[str]) -> dict[str, str]:

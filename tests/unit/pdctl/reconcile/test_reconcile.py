@@ -190,6 +190,18 @@ def test_a_restart_starts_what_is_needed_and_does_not_run(plan):
     )
 
 
+def test_a_router_that_runs_is_waited_for_as_well_since_it_has_to_find_its_worker_again(plan):
+    assert restarted(plan, running(plan), "decode-0") == (
+        ["replace decode-0.0: restart was asked for"],
+        ["decode-0.0", "router-0.0"],
+    )
+
+
+def test_a_router_that_also_lacks_what_nobody_asked_for_is_not_waited_for(plan):
+    observed = altered(running(plan), "prefill-0.0", phase=Phase.FAILED, num_alive=0, exit_code=1)
+    assert restarted(plan, observed, "decode-0")[1] == ["decode-0.0"]
+
+
 def test_what_a_restart_needs_is_left_alone_where_it_runs(plan):
     observed = altered(running(plan), "decode-0.0", digest="another")
     assert restarted(plan, observed, "router-0")[0] == ["replace router-0.0: restart was asked for"]
