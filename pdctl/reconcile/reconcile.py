@@ -46,8 +46,8 @@ def narrowed(
 ) -> tuple[ChangeSet, frozenset[str]]:
     """What of `changes` is about these instances and what they start after, and ids of all those processes.
 
-    What they need is started where it does not run; where it runs, it is left as it is. Also of the ids is what
-    runs and starts after them, with all that it needs beside them: a router serves again only with its workers.
+    What they need is started where it does not run; where it runs, it is left as it is. The ids are also of
+    what runs, starts after them, and has all else that it needs: a router serves again only with its workers.
     """
     wanted = {process.id: process for process in plan.processes}
     alive = {each.id for each in observed.processes if each.phase.is_alive}
