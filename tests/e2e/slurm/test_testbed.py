@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.testbed.slurm import cluster as clusters
 from tests.testbed.slurm import daemons
-from tests.testbed.slurm.claim import all_claims
+from tests.testbed.slurm.claim import CLAIMS
 from tests.testbed.slurm.spec import SlurmSpec
 
 _TREE = Path(__file__).parents[3]
@@ -92,4 +92,4 @@ with new_cluster(pathlib.Path({str(tmp_path / "killed")!r}), SlurmSpec(num_nodes
     assert list(daemons.processes(tmp_path / "killed"))
     with clusters.new_cluster(tmp_path / "next", SlurmSpec(num_nodes=1)):
         assert list(daemons.processes(tmp_path / "killed")) == []
-    assert [each for each in all_claims() if each.base.is_relative_to(tmp_path)] == []
+    assert [CLAIMS.at(tmp_path / name) for name in ("killed", "next")] == [[], []]

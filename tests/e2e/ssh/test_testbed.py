@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.testbed.hosts import snapshot
-from tests.testbed.hosts.claim import CLAIMS
+from tests.testbed.hosts.claim import claims_at
 from tests.testbed.hosts.host_set import new_hosts
 from tests.testbed.hosts.host_spec import HostSpec
 from tests.testbed.hosts.loopback import new_loopback_hosts
@@ -199,8 +199,7 @@ def test_the_command_line_makes_a_set_that_lasts_until_it_is_taken_down(tmp_path
     told = subprocess.check_output([*testbed, "console", tmp_path, "h2", "hostname"], text=True)
     assert told == "h2\n"
     subprocess.run([*testbed, "down", tmp_path], check=True)
-    bases = [json.loads(claim.read_text())["base"] for claim in CLAIMS.glob("*/claim.json")]
-    assert str(tmp_path) not in bases
+    assert claims_at(tmp_path) == []
 
 
 @pytest.mark.usefixtures("make_hosts")

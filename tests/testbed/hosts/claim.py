@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import os
-import shutil
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.testbed.hosts.process_id import start_ticks
+from tests.testbed.claims import Claims
 
-# In memory: an overlay's upper folder must not lie on another overlay, and no host outlives the machine.
-CLAIMS = Path("/dev/shm/pdctl-hosts")
-_NUMBERS = range(1, 255)
+# In memory also because an overlay's upper folder must not lie on another overlay.
+CLAIMS = Claims(folder=Path("/dev/shm/pdctl-hosts"), numbers=range(1, 255))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +22,7 @@ class Claim:
 
     @property
     def folder(self) -> Path:
-        return CLAIMS / str(self.number)
+        return CLAIMS.place(self.number)
 
     @property
     def bridge(self) -> str:
@@ -46,51 +42,28 @@ class Claim:
     def loopback(self, index: int) -> str:
         return f"127.{self.number}.{index // 250}.{1 + index % 250}"
 
-    def kept(self) -> dict[str, object] | None:
-        """None when it was given back meanwhile."""
-        try:
-            return json.loads((self.folder / "claim.json").read_text())
-        except FileNotFoundError:
-            return None
-
 
 def claim(base: Path, *, is_kept: bool) -> Claim:
     """Take a free number for the set at `base`. Unless kept, the set goes with this process."""
-    CLAIMS.mkdir(exist_ok=True)
-    owner = None if is_kept else [os.getpid(), start_ticks(os.getpid())]
-    fresh = CLAIMS / f"fresh-{os.getpid()}-{os.urandom(4).hex()}"
-    fresh.mkdir()
-    (fresh / "claim.json").write_text(json.dumps({"base": str(base), "owner": owner}))
     taken = _networks_of_this_machine()
-    for number in _NUMBERS:
-        if any(network.overlaps(ipaddress.ip_network(f"10.77.{number}.0/24")) for network in taken):
-            continue
-        try:
-            fresh.rename(CLAIMS / str(number))  # fails where a claim lies already
-        except OSError:
-            continue
-        return Claim(number=number)
-    shutil.rmtree(fresh)
-    raise RuntimeError("no free network for a set of hosts: see `ip addr` and /dev/shm/pdctl-hosts")
+
+    def is_free(number: int) -> bool:
+        wanted = ipaddress.ip_network(f"10.77.{number}.0/24")
+        return not any(network.overlaps(wanted) for network in taken)
+
+    number = CLAIMS.take(base, is_kept=is_kept, is_free=is_free)
+    if number is None:
+        raise RuntimeError(f"no free network for a set of hosts: see `ip addr` and {CLAIMS.folder}")
+    return Claim(number=number)
 
 
 def claims_at(base: Path) -> list[Claim]:
-    return [each for each in _claims() if (kept := each.kept()) and kept["base"] == str(base)]
+    return [Claim(number=number) for number in CLAIMS.at(base)]
 
 
 def abandoned_claims() -> list[Claim]:
     """Sets whose process was killed before it could take them down."""
-    return [each for each in _claims() if (kept := each.kept()) and _is_dead(kept["owner"])]
-
-
-def _claims() -> Iterator[Claim]:
-    for folder in CLAIMS.iterdir() if CLAIMS.is_dir() else ():
-        if folder.name.isdigit():
-            yield Claim(number=int(folder.name))
-
-
-def _is_dead(owner: object) -> bool:
-    return isinstance(owner, list) and owner[1] != start_ticks(owner[0])
+    return [Claim(number=number) for number, _ in CLAIMS.abandoned()]
 
 
 def _networks_of_this_machine() -> list[ipaddress.IPv4Network]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
-from tests.testbed.hosts.claim import Claim, abandoned_claims, claim, claims_at
+from tests.testbed.hosts.claim import CLAIMS, Claim, abandoned_claims, claim, claims_at
 from tests.testbed.hosts.process_id import end
 
 
@@ -32,10 +31,4 @@ def take_down(claim: Claim) -> None:
     ports = [path.name for path in Path("/sys/class/net").glob(f"{claim.port_name(0)[:-1]}*")]
     for link in (claim.bridge, *ports):
         subprocess.run(["ip", "link", "del", link], capture_output=True, check=False)
-    shutil.rmtree(claim.folder, onerror=_unless_gone)
-
-
-def _unless_gone(_function: object, _path: object, fault: tuple[type, BaseException, object]) -> None:
-    """Two that find the same abandoned set take it down together."""
-    if not isinstance(fault[1], FileNotFoundError):
-        raise fault[1]
+    CLAIMS.give_back(claim.number)

@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[3])
 
 from tests.testbed.slurm import cluster as clusters  # noqa: E402
-from tests.testbed.slurm.claim import all_claims  # noqa: E402
+from tests.testbed.slurm.claim import CLAIMS, Claim  # noqa: E402
 from tests.testbed.slurm.cluster import SlurmCluster  # noqa: E402
 from tests.testbed.slurm.spec import SlurmSpec  # noqa: E402
 
@@ -46,9 +46,9 @@ def main(verb: str, base: Path, *words: str) -> None:
 
 
 def _find(base: Path) -> SlurmCluster:
-    (claim,) = [each for each in all_claims() if each.base == base]
+    (number,) = CLAIMS.at(base)
     spec = SlurmSpec(**json.loads((base / "spec.json").read_text()))
-    return SlurmCluster(base=base, claim=claim, spec=spec)
+    return SlurmCluster(base=base, claim=Claim(number=number), spec=spec)
 
 
 if __name__ == "__main__":

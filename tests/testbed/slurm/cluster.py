@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.testbed.slurm import daemons
-from tests.testbed.slurm.claim import MAX_NODES, Claim, all_claims, claim
+from tests.testbed.slurm.claim import CLAIMS, MAX_NODES, Claim, claim
 from tests.testbed.slurm.spec import SlurmSpec, write_config
 
 DEBIAN_PACKAGES = ("munge", "slurm-client", "slurmctld", "slurmd")
@@ -202,8 +202,8 @@ def up(base: Path, spec: SlurmSpec, *, is_kept: bool) -> SlurmCluster:
     """A cluster with all nodes idle; what was at `base` before goes first. A kept one lasts until `down`."""
     assert 1 <= spec.num_nodes <= MAX_NODES
     down(base)
-    for abandoned in [each for each in all_claims() if each.is_abandoned]:
-        _take_down(abandoned)
+    for number, left_at in CLAIMS.abandoned():
+        _take_down(number, left_at)
     made = claim(base, is_kept=is_kept)
     cluster = SlurmCluster(base=base, claim=made, spec=spec)
     try:
@@ -214,21 +214,20 @@ def up(base: Path, spec: SlurmSpec, *, is_kept: bool) -> SlurmCluster:
             cluster.start_slurmd(node)
         cluster.wait_until_idle()
     except BaseException:
-        _take_down(made)
+        _take_down(made.number, base)
         raise
     return cluster
 
 
 def down(base: Path) -> None:
     """No process of the cluster at `base` is left, and its number is free; its logs stay."""
-    for found in [each for each in all_claims() if each.base == base]:
-        _take_down(found)
+    for number in CLAIMS.at(base):
+        _take_down(number, base)
 
 
-def _take_down(made: Claim) -> None:
-    base = made.base
+def _take_down(number: int, base: Path) -> None:
     daemons.kill_all(base)
     # What a later cluster at this place would take for its own past.
     for name in ("state", "spool", "run"):
         shutil.rmtree(base / name, ignore_errors=True)
-    shutil.rmtree(made.folder)
+    CLAIMS.give_back(number)

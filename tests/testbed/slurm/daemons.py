@@ -53,11 +53,12 @@ def start_slurmd(base: Path, node: str) -> None:
 
 def daemon(base: Path, name: str) -> int | None:
     """Pid of `slurmctld`, `munged` or `slurmd-NODE`; None when it doesn't run."""
-    file = base / f"run/{name}.pid"
-    text = file.read_text().strip() if file.is_file() else ""
-    if not text or start_ticks(int(text)) is None:
+    try:
+        text = (base / f"run/{name}.pid").read_text().strip()
+        is_ours = bool(text) and f"{base}/" in Path(f"/proc/{text}/cmdline").read_text()
+    except (FileNotFoundError, ProcessLookupError):  # it ended, maybe at this moment
         return None
-    return int(text) if f"{base}/" in Path(f"/proc/{text}/cmdline").read_text() else None
+    return int(text) if is_ours and start_ticks(int(text)) is not None else None
 
 
 def processes(base: Path) -> Iterator[int]:
